@@ -1,0 +1,261 @@
+"""The scalar operations and the monoids: one table row each, and the semantics stand nowhere else.
+
+A row says: name, arity, how the result's dtype follows from the arguments', the NumPy reference, the
+CUDA text per dtype, and the cost.  Every IR below the Torch IR names its scalar operations by these rows.
+Floating-point arithmetic is done in f32 or f64; 16-bit floats (and integers narrower than 32 bits) are
+storage types: the front end casts around every operation, so only ``where``, casts, loads and stores see them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal
+
+import ml_dtypes
+import numpy as np
+
+DTYPES: Mapping[str, np.dtype[Any]] = {
+    "f32": np.dtype(np.float32), "f64": np.dtype(np.float64), "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16), "i64": np.dtype(np.int64), "i32": np.dtype(np.int32),
+    "i16": np.dtype(np.int16), "i8": np.dtype(np.int8), "u8": np.dtype(np.uint8), "bool": np.dtype(np.bool_),
+}  # fmt: skip
+FLOATS = frozenset({"f32", "f64", "f16", "bf16"})
+INTS = frozenset({"i64", "i32", "i16", "i8", "u8"})
+COMPUTE = frozenset({"f32", "f64", "i64", "i32", "bool"})  # dtypes that arithmetic is done in
+
+Unit = Literal["alu", "fma", "sfu"]
+
+
+def itemsize(dtype: str) -> int:
+    """Bytes of one element of ``dtype``."""
+    return DTYPES[dtype].itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One scalar operation.
+
+    ``result`` is ``"same"`` (the dtype of the last argument) or a dtype.  ``cuda`` maps a dtype of the last argument
+    (``"*"``: any) to an expression over ``{0}``, ``{1}``, ...; the arguments are always plain names, so a template may
+    repeat them.  ``unit`` and ``cost`` (issue slots of that unit for one element) feed the roofline.
+    """
+
+    name: str
+    arity: int
+    numpy: Callable[..., Any]
+    cuda: Mapping[str, str]
+    result: str = "same"
+    unit: Unit = "alu"
+    cost: float = 1.0
+    commutative: bool = False
+    symbol: str | None = None  # infix spelling, where printers have one
+    flops: int = 1
+
+
+def _f(f32: str, f64: str | None = None) -> dict[str, str]:
+    """A math function of libdevice: ``expf`` for f32, ``exp`` for f64."""
+    return {"f32": f32, "f64": f64 if f64 is not None else f32.replace("f(", "(", 1)}
+
+
+def _numpy_pow(a: Any, b: Any) -> Any:
+    """Power; integers wrap, and a negative integer exponent gives 0 unless the base is 1 or -1 (as torch does)."""
+    if np.asarray(a).dtype.kind == "f":
+        return np.power(a, b)
+    a, b = np.asarray(a), np.asarray(b)
+    magnitude = np.power(a, np.maximum(b, 0))
+    unit = np.where(a == 1, 1, np.where(a == -1, np.where(b % 2 == 0, 1, -1), 0))
+    return np.where(b < 0, unit, magnitude).astype(a.dtype)
+
+
+def _numpy_floordiv(a: Any, b: Any) -> Any:
+    """Division rounded down; an integer divisor 0 gives 0 (a GPU does not trap), INT_MIN // -1 wraps."""
+    with np.errstate(all="ignore"):
+        return np.floor_divide(a, b)
+
+
+def _numpy_truncdiv(a: Any, b: Any) -> Any:
+    with np.errstate(all="ignore"):
+        if np.asarray(a).dtype.kind == "f":
+            return np.trunc(np.divide(a, b))
+        quotient = np.floor_divide(a, b)
+        return quotient + ((np.fmod(a, np.where(b == 0, 1, b)) != 0) & ((a < 0) != (b < 0))).astype(np.asarray(a).dtype)
+
+
+def _numpy_erf(x: Any) -> Any:
+    from scipy.special import erf
+
+    return erf(x)
+
+
+def _numpy_sigmoid(x: Any) -> Any:
+    return np.reciprocal(np.add(np.ones_like(x), np.exp(np.negative(x))))
+
+
+def _numpy_not(x: Any) -> Any:
+    return np.logical_not(x) if np.asarray(x).dtype == np.bool_ else np.invert(x)
+
+
+_INT_FLOORDIV = (
+    "({1} == 0 ? 0 : {1} == -1 ? ({T})(0 - ({U}){0}) : {0} / {1} - (({0} % {1} != 0) & (({0} < 0) != ({1} < 0))))"
+)
+_INT_MOD = "(({1} == 0) | ({1} == -1) ? 0 : {0} % {1} + ((({0} % {1} != 0) & (({0} < 0) != ({1} < 0))) ? {1} : 0))"
+_INT_TRUNC = "({1} == 0 ? 0 : {1} == -1 ? ({T})(0 - ({U}){0}) : {0} / {1})"
+_INT_FMOD = "(({1} == 0) | ({1} == -1) ? 0 : {0} % {1})"
+
+
+def _ints(text: str) -> dict[str, str]:
+    i32 = text.replace("{T}", "int").replace("{U}", "unsigned")
+    return {"i32": i32, "i64": text.replace("{T}", "long long").replace("{U}", "unsigned long long")}
+
+
+def _wrap(sign: str) -> dict[str, str]:
+    """Integer arithmetic that wraps: done unsigned, since signed overflow is undefined in C++."""
+    return {
+        "*": f"({{0}} {sign} {{1}})",
+        "i32": f"(int)((unsigned){{0}} {sign} (unsigned){{1}})",
+        "i64": f"(long long)((unsigned long long){{0}} {sign} (unsigned long long){{1}})",
+    }
+
+
+_ROWS = (
+    # arithmetic
+    Op("add", 2, np.add, _wrap("+") | {"bool": "({0} | {1})"}, unit="fma", commutative=True, symbol="+"),
+    Op("sub", 2, np.subtract, _wrap("-"), unit="fma", symbol="-"),
+    Op("mul", 2, np.multiply, _wrap("*") | {"bool": "({0} & {1})"}, unit="fma", commutative=True, symbol="*"),
+    Op("div", 2, np.divide, {"*": "({0} / {1})"}, unit="sfu", cost=4, symbol="/"),
+    Op("fma", 3, lambda a, b, c: a * b + c, {"f32": "fmaf({0}, {1}, {2})", "f64": "fma({0}, {1}, {2})"}, unit="fma", flops=2),
+    Op("floordiv", 2, _numpy_floordiv, _ints(_INT_FLOORDIV) | {"f32": "emmy_floordivf({0}, {1})", "f64": "emmy_floordiv({0}, {1})"}, cost=16, symbol="//"),
+    Op("mod", 2, lambda a, b: np.where(b == 0, np.zeros_like(a), np.mod(a, b)) if np.asarray(a).dtype.kind in "iu" else np.mod(a, b),
+       _ints(_INT_MOD) | {"f32": "emmy_modf({0}, {1})", "f64": "emmy_mod({0}, {1})"}, cost=16, symbol="%"),
+    Op("truncdiv", 2, _numpy_truncdiv, _ints(_INT_TRUNC) | {"f32": "truncf({0} / {1})", "f64": "trunc({0} / {1})"}, cost=16),
+    Op("fmod", 2, lambda a, b: np.where(b == 0, np.zeros_like(a), np.fmod(a, b)) if np.asarray(a).dtype.kind in "iu" else np.fmod(a, b),
+       _ints(_INT_FMOD) | _f("fmodf({0}, {1})"), cost=16),
+    Op("pow", 2, _numpy_pow, _f("powf({0}, {1})") | {"i32": "emmy_powi({0}, {1})", "i64": "emmy_powi({0}, {1})"}, unit="sfu", cost=16),
+    Op("neg", 1, np.negative, {"*": "(-{0})", "i32": "(int)(0u - (unsigned){0})", "i64": "(long long)(0ull - (unsigned long long){0})"}),
+    Op("abs", 1, np.abs, {"f32": "fabsf({0})", "f64": "fabs({0})", "*": "({0} < 0 ? -{0} : {0})"}),
+    Op("reciprocal", 1, np.reciprocal, {"f32": "(1.0f / {0})", "f64": "(1.0 / {0})"}, unit="sfu", cost=4),
+    # lattice: both propagate NaN, and -0.0 < 0.0, as torch does
+    Op("maximum", 2, np.maximum, {"f32": "emmy_maxf({0}, {1})", "f64": "emmy_max({0}, {1})", "*": "({0} > {1} ? {0} : {1})"}, commutative=True),
+    Op("minimum", 2, np.minimum, {"f32": "emmy_minf({0}, {1})", "f64": "emmy_min({0}, {1})", "*": "({0} < {1} ? {0} : {1})"}, commutative=True),
+    # transcendental
+    Op("exp", 1, np.exp, _f("expf({0})"), unit="sfu", cost=2),
+    Op("exp2", 1, np.exp2, _f("exp2f({0})"), unit="sfu", cost=1),
+    Op("expm1", 1, np.expm1, _f("expm1f({0})"), unit="sfu", cost=8),
+    Op("log", 1, np.log, _f("logf({0})"), unit="sfu", cost=4),
+    Op("log2", 1, np.log2, _f("log2f({0})"), unit="sfu", cost=4),
+    Op("log10", 1, np.log10, _f("log10f({0})"), unit="sfu", cost=4),
+    Op("log1p", 1, np.log1p, _f("log1pf({0})"), unit="sfu", cost=8),
+    Op("sqrt", 1, np.sqrt, _f("sqrtf({0})"), unit="sfu", cost=4),
+    Op("rsqrt", 1, lambda x: np.reciprocal(np.sqrt(x)), _f("rsqrtf({0})"), unit="sfu", cost=2),
+    Op("sin", 1, np.sin, _f("sinf({0})"), unit="sfu", cost=12),
+    Op("cos", 1, np.cos, _f("cosf({0})"), unit="sfu", cost=12),
+    Op("tan", 1, np.tan, _f("tanf({0})"), unit="sfu", cost=16),
+    Op("asin", 1, np.arcsin, _f("asinf({0})"), unit="sfu", cost=16),
+    Op("acos", 1, np.arccos, _f("acosf({0})"), unit="sfu", cost=16),
+    Op("atan", 1, np.arctan, _f("atanf({0})"), unit="sfu", cost=16),
+    Op("atan2", 2, np.arctan2, _f("atan2f({0}, {1})"), unit="sfu", cost=20),
+    Op("sinh", 1, np.sinh, _f("sinhf({0})"), unit="sfu", cost=12),
+    Op("cosh", 1, np.cosh, _f("coshf({0})"), unit="sfu", cost=12),
+    Op("tanh", 1, np.tanh, _f("tanhf({0})"), unit="sfu", cost=8),
+    Op("erf", 1, _numpy_erf, _f("erff({0})"), unit="sfu", cost=12),
+    Op("sigmoid", 1, _numpy_sigmoid, {"f32": "(1.0f / (1.0f + expf(-{0})))", "f64": "(1.0 / (1.0 + exp(-{0})))"}, unit="sfu", cost=6, flops=4),
+    # rounding and sign
+    Op("floor", 1, np.floor, _f("floorf({0})")),
+    Op("ceil", 1, np.ceil, _f("ceilf({0})")),
+    Op("round", 1, np.rint, _f("rintf({0})")),  # half to even
+    Op("trunc", 1, np.trunc, _f("truncf({0})")),
+    Op("sign", 1, np.sign, {"f32": "(float)(({0} > 0.0f) - ({0} < 0.0f))", "*": "(({0} > 0) - ({0} < 0))"}),
+    Op("copysign", 2, np.copysign, _f("copysignf({0}, {1})")),
+    # predicates
+    Op("isnan", 1, np.isnan, {"*": "({0} != {0})"}, result="bool"),
+    Op("isinf", 1, np.isinf, {"f32": "(fabsf({0}) == __int_as_float(0x7f800000))", "f64": "(fabs({0}) == __longlong_as_double(0x7ff0000000000000ll))"}, result="bool"),
+    Op("eq", 2, np.equal, {"*": "({0} == {1})"}, result="bool", commutative=True, symbol="=="),
+    Op("ne", 2, np.not_equal, {"*": "({0} != {1})"}, result="bool", commutative=True, symbol="!="),
+    Op("lt", 2, np.less, {"*": "({0} < {1})"}, result="bool", symbol="<"),
+    Op("le", 2, np.less_equal, {"*": "({0} <= {1})"}, result="bool", symbol="<="),
+    Op("gt", 2, np.greater, {"*": "({0} > {1})"}, result="bool", symbol=">"),
+    Op("ge", 2, np.greater_equal, {"*": "({0} >= {1})"}, result="bool", symbol=">="),
+    # bits and booleans
+    Op("and", 2, np.bitwise_and, {"*": "({0} & {1})"}, commutative=True, symbol="&"),
+    Op("or", 2, np.bitwise_or, {"*": "({0} | {1})"}, commutative=True, symbol="|"),
+    Op("xor", 2, np.bitwise_xor, {"*": "({0} ^ {1})"}, commutative=True, symbol="^"),
+    Op("not", 1, _numpy_not, {"bool": "(!{0})", "*": "(~{0})"}, symbol="~"),
+    Op("shl", 2, np.left_shift, {"*": "({0} << {1})"}, symbol="<<"),
+    Op("shr", 2, np.right_shift, {"*": "({0} >> {1})"}, symbol=">>"),
+    Op("where", 3, np.where, {"*": "({0} ? {1} : {2})"}),  # dtype of the last argument; any storage type
+)  # fmt: skip
+
+
+@cache
+def ops() -> dict[str, Op]:
+    """The scalar operations by name."""
+    return {row.name: row for row in _ROWS}
+
+
+@dataclass(frozen=True, slots=True)
+class Monoid:
+    """An associative, commutative reduction: ``combine`` names an `Op`; ``identity`` gives its unit for a dtype.
+
+    ``numpy(array, axis)`` reduces one axis; it is never called on an empty axis (the identity is used instead).
+    """
+
+    name: str
+    combine: str
+    identity: Callable[[str], float | int | bool]
+    numpy: Callable[..., Any]
+    accumulate: Callable[..., Any]  # inclusive scan along an axis
+
+
+def _lowest(dtype: str) -> float | int | bool:
+    if dtype == "bool":
+        return False
+    return -np.inf if dtype in FLOATS else int(np.iinfo(DTYPES[dtype]).min)
+
+
+def _highest(dtype: str) -> float | int | bool:
+    if dtype == "bool":
+        return True
+    return np.inf if dtype in FLOATS else int(np.iinfo(DTYPES[dtype]).max)
+
+
+@cache
+def monoids() -> dict[str, Monoid]:
+    """The reductions by name."""
+    rows = (
+        Monoid("sum", "add", lambda d: 0, lambda x, axis: np.sum(x, axis=axis, dtype=x.dtype), lambda x, axis: np.cumsum(x, axis=axis, dtype=x.dtype)),
+        Monoid("prod", "mul", lambda d: 1, lambda x, axis: np.prod(x, axis=axis, dtype=x.dtype), lambda x, axis: np.cumprod(x, axis=axis, dtype=x.dtype)),
+        Monoid("max", "maximum", _lowest, np.max, np.maximum.accumulate),
+        Monoid("min", "minimum", _highest, np.min, np.minimum.accumulate),
+        Monoid("any", "or", lambda d: False, np.any, np.logical_or.accumulate),
+        Monoid("all", "and", lambda d: True, np.all, np.logical_and.accumulate),
+    )  # fmt: skip
+    return {row.name: row for row in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class Twist:
+    """A one-pass fold whose state is rescaled as its key grows: sum_j weight(s_j, M) * v_j with M = key_j(s_j).
+
+    ``key`` names a `Monoid`; ``weight(s, M)`` and ``rescale(M, N)`` are written in the algebra of `emmy_eq.algebra`, so
+    one spelling serves e-graph, interpreter and code generator.  Law: weight(s, N) = weight(s, M) * rescale(M, N) for
+    N = combine(M, .), and weight at the key's identity is 0 (an empty or fully masked prefix adds nothing).
+    Source: online softmax, Milakov and Gimelshein 2018 (arXiv:1805.02867).
+    """
+
+    name: str
+    key: str
+    weight: Callable[[Any, Any], Any]
+    rescale: Callable[[Any, Any], Any]
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@cache
+def twists() -> dict[str, Twist]:
+    """The twisted folds by name."""
+    rows = (
+        Twist("softmax", "max", lambda s, m: (s - m).exp(), lambda m, n: (m - n).exp()),
+        Twist("norm", "max", lambda s, m: (s / m) * (s / m), lambda m, n: (m / n) * (m / n)),
+    )
+    return {row.name: row for row in rows}
