@@ -1,0 +1,1 @@
+"""Workloads by name, timed beside eager PyTorch and torch.compile: ``python -m bench``."""

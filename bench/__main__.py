@@ -1,0 +1,77 @@
+"""``python -m bench [NAMES] [--json FILE]``: eager, torch.compile and emmy_eq side by side on this GPU."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import torch
+
+from bench.compare import Row, compare
+from bench.workloads import select
+from emmy_eq.text import table
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", help="parts of workload names (default: all)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="append one JSON object a workload")
+    parser.add_argument("--target", help="code is made for this target (default: this device's)")
+    parser.add_argument("--list", action="store_true", help="print the names and stop")
+    options = parser.parse_args(argv)
+    chosen = select(options.names)
+    if not chosen:
+        parser.error(f"no workload has {' or '.join(options.names)} in its name")
+    if options.list:
+        print("\n".join(w.name for w in chosen))
+        return 0
+    if not torch.cuda.is_available():
+        print(f"skipped: no CUDA device here (torch {torch.__version__}); nothing was timed")
+        return 0
+    target = options.target or device_target()
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, target {target}; medians in us, error against float64\n")
+    rows = []
+    for workload in chosen:
+        with torch.no_grad():
+            row = compare(workload, target)
+        torch.cuda.empty_cache()
+        rows.append(row)
+        print(f"  {workload.name}", file=sys.stderr, flush=True)
+        if options.json is not None:
+            with options.json.open("a") as file:
+                file.write(json.dumps(row.record() | {"target": target, "device": torch.cuda.get_device_name()}) + "\n")
+    print(report(rows))
+    return 0
+
+
+def device_target() -> str:
+    """The target name of the current device."""
+    major, minor = torch.cuda.get_device_capability()
+    return "sm_90a" if (major, minor) == (9, 0) else f"sm_{major}{minor}"
+
+
+def report(rows: list[Row]) -> str:
+    """One line a workload: hot and cold times, their ratio to ours (over 1: ours is faster), errors, then what failed."""
+    contenders = ["eager", "compile", "ours"]
+    head = ["workload", *contenders, "eager/ours", "compile/ours", *(f"{c} cold" for c in contenders), *(f"{c} error" for c in contenders)]
+    body, notes = [], []
+    for row in rows:
+        eager, compiled, ours = (row.entries[name] for name in ("eager", "compile", "emmy_eq"))
+        entries = (eager, compiled, ours)
+        hot = [e.times.hot if e.times is not None else None for e in entries]
+        cold = [e.times.cold if e.times is not None else None for e in entries]
+        ratios = [f"{h / hot[2]:.2f}" if h is not None and hot[2] is not None else "-" for h in hot[:2]]
+        errors = [f"{e.error:.1e}" if e.error is not None else "-" for e in entries]
+        body.append([row.workload, *map(_us, hot), *ratios, *map(_us, cold), *errors])
+        notes += [f"{row.workload}: {name}: {e.failure}" for name, e in row.entries.items() if e.failure is not None]
+    return table(head, body) + "".join(f"\n{note}" for note in notes)
+
+
+def _us(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

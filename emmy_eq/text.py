@@ -1,0 +1,28 @@
+"""Text for people: aligned tables, and numbers with a unit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns aligned: text to the left, numbers to the right.  No trailing blanks, no trailing newline."""
+    widths = [max(len(line[i]) for line in (head, *rows)) for i in range(len(head))]
+    right = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(head))]
+
+    def line(cells: Sequence[str]) -> str:
+        return "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(cells, widths, right, strict=True)).rstrip()
+
+    return "\n".join([line(head), line(["-" * w for w in widths]), *map(line, rows)])
+
+
+def _is_number(cell: str) -> bool:
+    return cell in ("", "-") or cell[0].isdigit() or (cell[0] in "+-." and cell[1:2].isdigit())
+
+
+def quantity(value: float, unit: str = "") -> str:
+    """Three significant digits with a decimal prefix: ``quantity(4.3e9, "FLOP")`` is ``4.29 GFLOP``."""
+    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= factor:
+            return f"{value / factor:.3g} {prefix}{unit}".rstrip()
+    return f"{value:.3g} {unit}".rstrip()
