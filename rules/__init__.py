@@ -1,6 +1,28 @@
-"""What is known: the rewrite rules, a family a file."""
+"""What is known: the rewrite rules, a family a file.
+
+Read in order: `structure` (where values are stored), ...
+"""
 
 from __future__ import annotations
 
 if __name__ != "emmy_eq.rules":
     raise ImportError("import emmy_eq.rules, not rules")
+
+from functools import cache
+
+from emmy_eq.rule import Rounding, Rule
+from emmy_eq.rules import algebra, structure, twists
+
+ACCURACY = {"strict": Rounding.EXACT, "default": Rounding.CONTRACTS, "fast": Rounding.APPROXIMATES}
+
+
+@cache
+def library() -> dict[str, Rule]:
+    """Every rule by name."""
+    rows = (*structure.rules(), *algebra.rules(), *twists.rules())
+    return {row.name: row for row in rows}
+
+
+def active(accuracy: str = "default") -> tuple[Rule, ...]:
+    """The rules that an accuracy contract admits."""
+    return tuple(r for r in library().values() if r.rounding <= ACCURACY[accuracy])

@@ -1,0 +1,199 @@
+"""The vocabulary that rules and twists are written in.
+
+A rule's body only calls these methods, so one body has several readings: with `emmy_eq.pattern.Pattern` it is an egglog
+rule, with `emmy_eq.named.NamedArray` it computes with NumPy, with `emmy_eq.verify.field.Residue` it computes modulo
+primes, with `emmy_eq.pattern.Printed` it is a line of mathematics.  A reading implements the underscored methods.
+
+    a * b, a / b, -a, a.exp(), a.maximum(b)      rows of `emmy_eq.ops`
+    c.where(a, b), a.lt(b), a.isnan()
+    a.sum(k), a.max(k), a.reduce(m, k)           reductions over an axis set; a.scan(m, k) is inclusive
+    a.twist(name, v, k)                          sum over k of weight(a, key of a over k) * v, in one pass
+    a.cast(dtype), a.like(1.0), a.stored(m)      conversion; a constant of a's dtype; a read of a stored over m
+    a.free, a.free_of(k), a.is_float()           facts about a; a guard is a conjunction of facts
+    k & j, k | j, k - j, k.disjoint(j)           axis sets
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+
+class Axes(ABC):
+    """A set of axes."""
+
+    @abstractmethod
+    def __and__(self, other: Self) -> Self: ...
+
+    @abstractmethod
+    def __or__(self, other: Self) -> Self: ...
+
+    @abstractmethod
+    def __sub__(self, other: Self) -> Self: ...
+
+    @abstractmethod
+    def is_empty(self) -> Any:
+        """Guard: no axis is in the set."""
+
+    @abstractmethod
+    def not_empty(self) -> Any:
+        """Guard: some axis is in the set."""
+
+    @abstractmethod
+    def inhabited(self) -> Any:
+        """Guard: no axis of the set has extent 0."""
+
+    def disjoint(self, other: Self) -> Any:
+        """Guard: no axis is in both sets."""
+        return (self & other).is_empty()
+
+
+class Val(ABC):
+    """A scalar as a function of its free axes."""
+
+    @abstractmethod
+    def _op(self, name: str, *others: Self) -> Self:
+        """Row ``name`` of `emmy_eq.ops` applied to ``self`` and ``others``."""
+
+    @abstractmethod
+    def _reduce(self, monoid: Any, k: Any) -> Self: ...
+
+    @abstractmethod
+    def _scan(self, monoid: Any, k: Any) -> Self: ...
+
+    @abstractmethod
+    def _twist(self, name: str, v: Self, k: Any) -> Self: ...
+
+    @abstractmethod
+    def cast(self, dtype: Any) -> Self:
+        """Conversion to ``dtype``."""
+
+    @abstractmethod
+    def like(self, value: float) -> Self:
+        """The constant ``value`` in this value's dtype."""
+
+    @abstractmethod
+    def count(self, k: Any) -> Self:
+        """The number of points of the axes ``k``, in this value's dtype."""
+
+    @abstractmethod
+    def stored(self, m: Any) -> Self:
+        """This value, read from a buffer that holds it over the axes ``m``."""
+
+    @property
+    @abstractmethod
+    def free(self) -> Any:
+        """The axes that this value may depend on."""
+
+    @abstractmethod
+    def is_float(self) -> Any:
+        """Guard: the dtype is f32 or f64, the types that real arithmetic is done in."""
+
+    @abstractmethod
+    def has_dtype(self, dtype: Any) -> Any:
+        """Guard: the dtype is ``dtype``."""
+
+    def free_of(self, k: Any) -> Any:
+        """Guard: this value depends on no axis of ``k``."""
+        return self.free.disjoint(k)
+
+    def _lift(self, other: Self | float) -> Self:
+        return other if isinstance(other, type(self)) else self.like(other)  # type: ignore[arg-type]
+
+    def __add__(self, other: Self | float) -> Self:
+        return self._op("add", self._lift(other))
+
+    def __sub__(self, other: Self | float) -> Self:
+        return self._op("sub", self._lift(other))
+
+    def __mul__(self, other: Self | float) -> Self:
+        return self._op("mul", self._lift(other))
+
+    def __truediv__(self, other: Self | float) -> Self:
+        return self._op("div", self._lift(other))
+
+    def __radd__(self, other: float) -> Self:
+        return self.like(other) + self
+
+    def __rsub__(self, other: float) -> Self:
+        return self.like(other) - self
+
+    def __rmul__(self, other: float) -> Self:
+        return self.like(other) * self
+
+    def __rtruediv__(self, other: float) -> Self:
+        return self.like(other) / self
+
+    def __neg__(self) -> Self:
+        return self._op("neg")
+
+    def __abs__(self) -> Self:
+        return self._op("abs")
+
+    def call(self, name: str, *others: Self | float) -> Self:
+        """Any row of `emmy_eq.ops`, by name."""
+        return self._op(name, *(self._lift(o) for o in others))
+
+    def exp(self) -> Self:
+        return self._op("exp")
+
+    def log(self) -> Self:
+        return self._op("log")
+
+    def sqrt(self) -> Self:
+        return self._op("sqrt")
+
+    def rsqrt(self) -> Self:
+        return self._op("rsqrt")
+
+    def reciprocal(self) -> Self:
+        return self._op("reciprocal")
+
+    def maximum(self, other: Self | float) -> Self:
+        return self._op("maximum", self._lift(other))
+
+    def minimum(self, other: Self | float) -> Self:
+        return self._op("minimum", self._lift(other))
+
+    def eq(self, other: Self | float) -> Self:
+        return self._op("eq", self._lift(other))
+
+    def ne(self, other: Self | float) -> Self:
+        return self._op("ne", self._lift(other))
+
+    def lt(self, other: Self | float) -> Self:
+        return self._op("lt", self._lift(other))
+
+    def le(self, other: Self | float) -> Self:
+        return self._op("le", self._lift(other))
+
+    def gt(self, other: Self | float) -> Self:
+        return self._op("gt", self._lift(other))
+
+    def ge(self, other: Self | float) -> Self:
+        return self._op("ge", self._lift(other))
+
+    def where(self, a: Self, b: Self) -> Self:
+        """``a`` where this (a bool) holds, else ``b``."""
+        return self._op("where", a, b)
+
+    def reduce(self, monoid: Any, k: Any) -> Self:
+        return self._reduce(monoid, k)
+
+    def sum(self, k: Any) -> Self:
+        return self._reduce("sum", k)
+
+    def prod(self, k: Any) -> Self:
+        return self._reduce("prod", k)
+
+    def max(self, k: Any) -> Self:
+        return self._reduce("max", k)
+
+    def min(self, k: Any) -> Self:
+        return self._reduce("min", k)
+
+    def scan(self, monoid: Any, k: Any) -> Self:
+        return self._scan(monoid, k)
+
+    def twist(self, name: str, v: Self, k: Any) -> Self:
+        return self._twist(name, v, k)

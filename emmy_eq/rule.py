@@ -1,0 +1,102 @@
+"""A rewrite rule: one polymorphic function over `emmy_eq.algebra`, with a name, a rounding class and a phase.
+
+    @rule(rounding=Rounding.REASSOCIATES)
+    def factor_out_of_sum(a: Val, b: Val, k: Axes) -> Equation:
+        \"\"\"A factor that does not vary along k leaves a sum over k.\"\"\"
+        return rewrite((a * b).sum(k), a * b.sum(k), when=a.free_of(k))
+
+The arguments are typed `Val`, `Axes`, `Monoid` or `Dtype`: what the pattern's variables, and a test's draws, range over.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from pathlib import Path
+from typing import Any, Literal, NewType
+
+from emmy_eq.algebra import Axes, Val
+
+Monoid = NewType("Monoid", str)
+Dtype = NewType("Dtype", str)
+Kind = Literal["val", "axes", "monoid", "dtype"]
+_KINDS: dict[Any, Kind] = {Val: "val", Axes: "axes", Monoid: "monoid", Dtype: "dtype"}
+
+
+class Rounding(IntEnum):
+    """What a rule may do to rounding; each class contains the ones before it."""
+
+    EXACT = 0  # bit for bit the same, NaN and -0.0 included
+    REASSOCIATES = 1  # the same real number, computed in another order
+    CONTRACTS = 2  # fewer roundings: fma, a dropped down-cast
+    APPROXIMATES = 3  # bounded error
+
+
+class Phase(StrEnum):
+    """When a rule runs; phases run in this order, round after round."""
+
+    FUSION = "fusion"
+    NORMALIZE = "normalize"
+    ALGEBRA = "algebra"
+    TWIST = "twist"
+    CUT = "cut"
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """``lhs`` equals ``rhs`` where all of ``when`` hold; ``both``: rewritten in both directions."""
+
+    lhs: Any
+    rhs: Any
+    when: tuple[Any, ...]
+    both: bool
+
+
+def rewrite(lhs: Any, rhs: Any, when: Any = ()) -> Equation:
+    """Where ``lhs`` is found and ``when`` (a guard or a tuple of them) holds, ``rhs`` is equal to it."""
+    return Equation(lhs, rhs, when if isinstance(when, tuple) else (when,), both=False)
+
+
+def equal(lhs: Any, rhs: Any, when: Any = ()) -> Equation:
+    """`rewrite` in both directions."""
+    return Equation(lhs, rhs, when if isinstance(when, tuple) else (when,), both=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """``body`` maps one reading's arguments to an `Equation` in that reading; ``source`` is ``file:line``."""
+
+    name: str
+    doc: str
+    rounding: Rounding
+    phase: Phase
+    source: str
+    args: tuple[tuple[str, Kind], ...]
+    body: Callable[..., Equation]
+
+    def to_egglog(self) -> str:
+        """The rule in egglog's language."""
+        from emmy_eq.pattern import to_egglog
+
+        return to_egglog(self)
+
+    def __str__(self) -> str:
+        from emmy_eq.pattern import to_mathematics
+
+        return to_mathematics(self)
+
+
+def rule(rounding: Rounding, phase: Phase = Phase.ALGEBRA, name: str | None = None) -> Callable[[Callable[..., Equation]], Rule]:
+    """Make a `Rule` of a function; ``name`` is for rules that a loop makes from one function."""
+
+    def decorate(body: Callable[..., Equation]) -> Rule:
+        hints = typing.get_type_hints(body)
+        args = tuple((arg, _KINDS[hints[arg]]) for arg in inspect.signature(body).parameters)
+        code = body.__code__
+        source = f"{Path(code.co_filename).name}:{code.co_firstlineno}"
+        return Rule(name or body.__name__, inspect.getdoc(body) or "", rounding, phase, source, args, body)
+
+    return decorate
