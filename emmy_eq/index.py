@@ -7,8 +7,10 @@ sort, ``(x*k + y) // k`` and ``% k`` split where ``y``'s range proves it.  Range
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import gcd
 from typing import Any
 
 
@@ -167,42 +169,110 @@ def simplify(x: Idx, extents: Mapping[str, int]) -> Idx:
     if x.op == "mul" and b.op == "const":
         return from_terms([(f, c * b.value) for f, c in terms(a)])
     if x.op == "add":
-        return from_terms(terms(a) + terms(b))
-    low, high = bounds(a, extents)
-    if x.op in ("min", "max"):
-        low2, high2 = bounds(b, extents)
-        if x.op == "min" and (high <= low2 or high2 <= low):
-            return a if high <= low2 else b
-        if x.op == "max" and (low >= high2 or low2 >= high):
-            return a if low >= high2 else b
-        return _binary(x.op, a, b)
+        return _recombine(terms(a) + terms(b), extents)
     if x.op in ("floordiv", "mod") and b.op == "const":
         return _split(x.op, a, b.value, extents)
+    if x.op not in ("min", "max"):
+        return _binary(x.op, a, b)
+    (low, high), (low2, high2) = bounds(a, extents), bounds(b, extents)
+    if high <= low2:
+        return a if x.op == "min" else b
+    if high2 <= low:
+        return b if x.op == "min" else a
     return _binary(x.op, a, b)
+
+
+def _recombine(parts: list[tuple[Idx, int]], extents: Mapping[str, int]) -> Idx:
+    """The sum of ``parts``, where x//k * k + x%k is x again."""
+    out = from_terms(parts)
+    parts = terms(out)
+    weights = dict(parts)
+    for factor, weight in parts:
+        if factor.op != "mod" or factor.args[1].op != "const":
+            continue
+        k = factor.args[1].value
+        quotient = _split("floordiv", factor.args[0], k, extents)
+        if weights.get(quotient) != weight * k:
+            continue
+        rest = [(f, c) for f, c in parts if f not in (factor, quotient)]
+        return _recombine([*rest, *((f, c * weight) for f, c in terms(factor.args[0]))], extents)
+    return out
 
 
 def _split(op: str, a: Idx, k: int, extents: Mapping[str, int]) -> Idx:
     """a // k or a % k, with the multiples of k taken out: (q*k + r) // k = q + r // k holds for floor division."""
+    if k == 1:
+        return a if op == "floordiv" else const(0)
     low, high = bounds(a, extents)
-    if 0 <= low and high < k:
-        return const(0) if op == "floordiv" else a
-    multiple = [(f, c // k) for f, c in terms(a) if c % k == 0]
-    rest = from_terms([(f, c) for f, c in terms(a) if c % k])
-    low, high = bounds(rest, extents)
-    inside = 0 <= low and high < k
-    if op == "mod":
-        if inside:
-            return rest
-        if a.op == "mod" and a.args[1].op == "const" and a.args[1].value % k == 0:
-            return _split("mod", a.args[0], k, extents)
-        return _binary("mod", rest, const(k))
-    if inside:
-        return from_terms(multiple)
-    if not multiple:
-        if a.op == "floordiv" and a.args[1].op == "const":
-            return _split("floordiv", a.args[0], k * a.args[1].value, extents)
-        return _binary("floordiv", a, const(k))
-    return from_terms([*multiple, (_split("floordiv", rest, k, extents), 1)])
+    if low // k == high // k:
+        return const(low // k) if op == "floordiv" else _recombine([*terms(a), (const(1), -(low // k) * k)], extents)
+    quotient = [(f, c // k) for f, c in terms(a) if c % k == 0 or f.op == "const"]
+    rest = [(f, c % k if f.op == "const" else c) for f, c in terms(a) if c % k]
+    remainder = _recombine(rest, extents)
+    if any(c for _, c in quotient):
+        inner = _split(op, remainder, k, extents)
+        return inner if op == "mod" else _recombine([*quotient, *terms(inner)], extents)
+    if remainder.op in ("floordiv", "mod"):
+        return _nested(op, remainder, k, extents)
+    return _common(op, remainder, k, extents)
+
+
+def _nested(op: str, a: Idx, k: int, extents: Mapping[str, int]) -> Idx:
+    """a // k or a % k where ``a`` is itself a quotient or remainder; digits are kept in the form x // m % n."""
+    x, m = a.args[0], a.args[1].value
+    if op == "floordiv" and a.op == "floordiv":
+        return _split("floordiv", x, m * k, extents)
+    if op == "floordiv" and a.op == "mod" and m % k == 0:
+        return _split("mod", _split("floordiv", x, k, extents), m // k, extents)
+    if op == "mod" and a.op == "mod" and m % k == 0:
+        return _split("mod", x, k, extents)
+    return _binary(op, a, const(k))
+
+
+def _common(op: str, a: Idx, k: int, extents: Mapping[str, int]) -> Idx:
+    """a // k or a % k where a = g*q + r, g divides k and 0 <= r < g: these are q // (k/g) and g*(q % (k/g)) + r."""
+    g = k
+    for factor, coefficient in terms(a)[:-1]:
+        if factor.op == "const":
+            break
+        g = gcd(g, coefficient)
+        rest = from_terms([(f, c % g) for f, c in terms(a) if c % g])
+        low, high = bounds(rest, extents)
+        if g > 1 and 0 <= low and high < g:
+            inner = _split(op, from_terms([(f, c // g) for f, c in terms(a)]), k // g, extents)
+            return inner if op == "floordiv" else _recombine([*((f, c * g) for f, c in terms(inner)), *terms(rest)], extents)
+    return _binary(op, a, const(k))
+
+
+@dataclass(frozen=True, slots=True)
+class Digit:
+    """``weight * (name // low % (high // low))``: the digits of a variable between two of its suffix products."""
+
+    name: str
+    low: int
+    high: int
+    weight: int
+
+
+def digits(x: Idx, extents: Mapping[str, int]) -> tuple[Digit, ...] | None:
+    """The simplified ``x`` as a sum of digits, largest weight first; None where it has another form (an offset, a window, a partial digit)."""
+    parts = [_digit(f, c, extents) for f, c in terms(x)]
+    found = tuple(p for p in parts if p is not None)
+    return found if len(found) == len(parts) else None
+
+
+def _digit(x: Idx, weight: int, extents: Mapping[str, int]) -> Digit | None:
+    width = None
+    if x.op == "mod" and x.args[1].op == "const":
+        x, width = x.args[0], x.args[1].value
+    low = 1
+    if x.op == "floordiv" and x.args[1].op == "const":
+        x, low = x.args[0], x.args[1].value
+    if x.op != "var" or x.name not in extents:
+        return None
+    extent = extents[x.name]
+    high = extent if width is None else low * width
+    return Digit(x.name, low, high, weight) if extent % high == 0 and high % low == 0 and weight > 0 else None
 
 
 _LEVEL = {"add": 1, "mul": 2, "floordiv": 2, "mod": 2}
@@ -220,3 +290,30 @@ def show(x: Idx, level: int = 0) -> str:
     here = _LEVEL[x.op]
     text = _SIGN[x.op].join((show(x.args[0], here), show(x.args[1], here + 1)))
     return f"({text})" if here < level else text
+
+
+def parse(text: str) -> Idx:
+    """Inverse of `show`.  Raises `ValueError` where ``text`` is not an index expression."""
+    try:
+        return _from_ast(ast.parse(text, mode="eval").body)
+    except SyntaxError as error:
+        raise ValueError(f"not an index expression: {text!r}") from error
+
+
+_OPERATOR: dict[type[ast.operator], str] = {ast.Add: "add", ast.Mult: "mul", ast.FloorDiv: "floordiv", ast.Mod: "mod"}
+
+
+def _from_ast(node: ast.expr) -> Idx:
+    match node:
+        case ast.Name(id=name):
+            return var(name)
+        case ast.Constant(value=int(value)):
+            return const(value)
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(value))):
+            return const(-value)
+        case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATOR:
+            return _binary(_OPERATOR[type(operator)], _from_ast(left), _from_ast(right))
+        case ast.Call(func=ast.Name(id="min" | "max" as name), args=[left, right]):
+            return _binary(name, _from_ast(left), _from_ast(right))
+        case _:
+            raise ValueError(f"not an index expression: {ast.unparse(node)!r}")

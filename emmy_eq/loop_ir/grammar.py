@@ -1,4 +1,4 @@
-"""Loop IR: one normalized loop nest over scalars per kernel of a plan.
+"""The grammar of Loop IR: one normalized loop nest over scalars per kernel of a plan.
 
     kernel softmax(x: f32[4,8]) -> out: f32[4,8]:
       loop i0 < 4:
@@ -16,13 +16,14 @@
           store out[i0, i1] = v9
 
 Statements: `Let`, `Load`, `Fold`, `Loop`, `Store`.  A `Loop` is parallel.  A `Fold` reduces: its carries are visible
-after it; with an ``observer`` it is a scan, and the observer's statements see the running (inclusive) carries at each
-step.  Names are in SSA form, numbered in order of appearance; two sibling loops over the same program axis share its
-name, which is how a schedule knows that a row may stay in registers between them.
+after it; with an ``observer`` it is a scan, and the observer's statements see the names of the fold's body and the
+running (inclusive) carries at each step.  Names are in SSA form, numbered in order of appearance; two sibling loops over
+the same program axis share its name, which is how a schedule knows that a row may stay in registers between them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,3 +129,13 @@ class Program:
     inputs: tuple[Buffer, ...]
     temps: tuple[Buffer, ...]
     outputs: tuple[tuple[str, tuple[int, ...], str, str | None], ...]
+
+
+def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
+    """Every statement of ``body`` and of the blocks inside it, in order of appearance."""
+    for stmt in body:
+        yield stmt
+        if isinstance(stmt, Loop | Fold):
+            yield from walk(stmt.body)
+        if isinstance(stmt, Fold):
+            yield from walk(stmt.observer)
