@@ -80,4 +80,4 @@ def relative_error(result: Tensor, reference: Tensor, sample: tuple[int, int] | 
     """||result - reference|| / ||reference||, over the sampled positions."""
     if sample is not None:
         result = result.narrow(sample[0], 0, sample[1])
-    return float((result.double() - reference).norm() / reference.norm())
+    return float(((result.double() - reference).norm() / reference.norm()).detach())

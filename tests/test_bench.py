@@ -1,0 +1,73 @@
+"""The benchmark's own arithmetic, on the CPU: names, the float64 reference, sampling, the table."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from bench import __main__ as command
+from bench.compare import Entry, Row, in_float64, relative_error
+from bench.workloads import In, Workload, causal_attention, select, workloads
+from emmy_eq.timing import Times
+
+
+def test_names_are_unique_and_selectable() -> None:
+    assert len(workloads()) == 29
+    assert [w.name for w in select(["rmsnorm_bf16"])] == ["rmsnorm_bf16_16384x4096"]
+    assert len(select([])) == 29
+
+
+def test_module_and_inputs_are_drawn_the_same_each_time() -> None:
+    w = workloads()["linear_f32_32x3584x3584"]
+    a, b = w.function("cpu"), w.function("cpu")
+    assert torch.equal(next(iter(a.parameters())), next(iter(b.parameters())))  # type: ignore[attr-defined]
+    assert torch.equal(w.inputs[0].draw("cpu", 3), w.inputs[0].draw("cpu", 3))
+
+
+def test_skeleton_has_shapes_without_values() -> None:
+    block = workloads()["llama8b_block_bf16_2048"].skeleton()
+    shapes = {tuple(p.shape) for p in block.parameters()}  # type: ignore[attr-defined]
+    assert (14336, 4096) in shapes
+    assert all(p.dtype == torch.bfloat16 for p in block.parameters())  # type: ignore[attr-defined]
+
+
+def test_reference_of_a_module_is_float64() -> None:
+    layer = torch.nn.Linear(8, 4)
+    x = torch.randn(3, 8)
+    reference = in_float64(layer, (x,), None)
+    assert reference.dtype == torch.float64
+    # float32 rounding of eight products: far below 1e-6, far above the 1e-16 of float64
+    assert 1e-10 < relative_error(layer(x), reference, None) < 1e-6
+
+
+def test_sampled_reference_equals_the_whole() -> None:
+    """The one sampled row keeps its sampled dim's positions apart, so a slice of the result is the result of the slice."""
+    w = Workload("small", lambda: causal_attention, (In((2, 3, 8, 4)),) * 3, sample=(1, 1))
+    inputs = tuple(spec.draw("cpu", seed) for seed, spec in enumerate(w.inputs))
+    whole = in_float64(causal_attention, inputs, None)
+    torch.testing.assert_close(in_float64(causal_attention, inputs, w.sample), whole[:, :1])
+
+
+def test_report_gives_ratios_and_reasons() -> None:
+    good = Entry(Times(20.0, 30.0), 1e-7, 0.1)
+    ours = Entry(Times(10.0, 15.0), 2e-7, 0.2)
+    bad = Entry(None, None, 0.0, "Unsupported: fft")
+    rows = [Row(name, {"eager": good, "compile": good, "emmy_eq": entry}) for name, entry in (("a", ours), ("b", bad))]
+    text = command.report(rows)
+    line = text.splitlines()[2].split()
+    assert line[:6] == ["a", "20.0", "20.0", "10.0", "2.00", "2.00"]
+    assert text.splitlines()[-1] == "b: emmy_eq: Unsupported: fft"
+
+
+def test_without_a_gpu_the_reason_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    assert command.main(["gelu"]) == 0
+    assert "skipped: no CUDA device here" in capsys.readouterr().out
+
+
+def test_unknown_workload_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        command.main(["nosuch"])
+    assert stop.value.code == 2
+    assert "no workload has nosuch in its name" in capsys.readouterr().err
