@@ -11,6 +11,8 @@ Asynchronous copies (sm_80):    CpAsync CpAsyncCommit CpAsyncWait
 Asynchronous copies (sm_90):    MbarInit MbarExpect MbarArrive MbarWait TmaLoad TmaStore TmaCommit TmaWait ProxyFence
 Matrix units:                   Ldmatrix Stmatrix Mma (sm_80)   WgmmaFence Wgmma WgmmaCommit WgmmaWait (sm_90a)
 Clusters, register budget:      ClusterSync SetMaxRegs
+
+Names are unique along a scope: a register is visible from its statement to the end of the body that holds it.
 """
 
 from __future__ import annotations
@@ -48,7 +50,12 @@ class Test:
     negate: bool = False
 
 
-Predicate = tuple[Cmp | Test, ...]  # a conjunction; () is always true
+@dataclass(frozen=True, slots=True)
+class Elect:
+    """One lane of each warp, chosen by the hardware (the compiler then knows that one thread issues TMA); warp-uniform code only."""
+
+
+Predicate = tuple[Cmp | Test | Elect, ...]  # a conjunction; () is always true
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +94,10 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Let:
-    """A new register (single assignment).  op: a row of `emmy_eq.ops`, ``cast``, ``mov``, or
-    ``index`` (arg-less; the value of ``idx``, i32 or i64).  Products never contract by themselves (CUDA is compiled with
-    ``--fmad=false``): an fma is the op ``fma``, so that simulator and GPU round alike."""
+    """A new register (single assignment).  op: a row of `emmy_eq.ops`; ``cast``; ``mov``; ``index`` (arg-less; the value of
+    ``idx``, i32 or i64); ``bitcast`` (same size); ``pack`` (two 16-bit registers, low half first, into an i32); ``low`` and
+    ``high`` (a half of an i32 as a 16-bit float).  Products never contract by themselves (CUDA is compiled
+    with ``--fmad=false``): an fma is the op ``fma``, so that simulator and GPU round alike."""
 
     name: str
     dtype: str
@@ -156,7 +164,7 @@ class Shuffle:
 
 @dataclass(frozen=True, slots=True)
 class Atomic:
-    """``name`` = old value of buffer[offset]; op ``add``, ``max``, ``min``, ``exch``, ``inc``."""
+    """``name`` = old value of buffer[offset] (undefined where the predicate fails); op ``add``, ``max``, ``min``, ``exch``, ``inc``."""
 
     name: str
     dtype: str

@@ -1,0 +1,151 @@
+"""Memory with a record of every address's last accesses, so that two unordered ones are found (as FastTrack does, with the
+warp in the thread's place; Flanagan and Freund, PLDI 2009)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from emmy_eq.codegen.simulate.clocks import IN_FLIGHT, Array, Clocks
+from emmy_eq.codegen.simulate.faults import Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Coordinates of the threads of the blocks that run together, by flat thread number."""
+
+    blocks: int
+    threads: int
+    block: Array  # among those that run together
+    thread: Array  # in its block
+    warp: Array
+    lane: Array
+    grid: Array  # the number in the grid of each block that runs together
+
+    @staticmethod
+    def of(grid: Array, threads: int) -> Lanes:
+        flat = np.arange(len(grid) * threads)
+        thread = flat % threads
+        return Lanes(len(grid), threads, flat // threads, thread, thread // 32, thread % 32, grid)
+
+
+class Outside:
+    """What blocks that ran before have released: by block, the times of its warps that fence and atomic made visible."""
+
+    def __init__(self, blocks: int, warps: int) -> None:
+        self.released = np.zeros((blocks, warps + 2), np.int32)
+
+
+class Memory:
+    """One array.  Shared memory holds a copy a block: ``stride`` is its size then, and 0 for global memory."""
+
+    def __init__(self, name: str, data: Array, size: int, stride: int, warps: int, tracked: bool) -> None:
+        self.name, self.data, self.size, self.stride, self.tracked = name, data, size, stride, tracked
+        self.shared = stride != 0
+        n = len(data) if tracked else 0
+        self.writer = np.full(n, -1, np.int32)  # thread in its block; the number of threads: the copy engine
+        self.writer_block = np.full(n, -1, np.int32)  # in the grid
+        self.write_time = np.zeros(n, np.int32)
+        self.atomic = np.zeros(n, np.bool_)
+        self.proxy = np.zeros(n, np.bool_)  # written by the copy engine
+        self.read_time = np.zeros((n, warps), np.int32)
+        self.reader = np.full((n, warps), -1, np.int8)  # lane; -2: several
+        self.reader_block = np.full(n, -1, np.int32)  # -2: several
+
+    def locate(self, offset: Array, width: int, who: Array, lanes: Lanes) -> Array:
+        """Flat addresses (threads, width) of a vector access, or a fault."""
+        bad = (offset < 0) | (offset > self.size - width)
+        if bad.any():
+            i = int(np.argmax(bad))
+            raise Fault("bounds", f"{self.name}[{offset[i]}] by {_thread(who[i], lanes)}; the array has {self.size} elements")
+        if width > 1 and (odd := offset % width != 0).any():
+            i = int(np.argmax(odd))
+            raise Fault("alignment", f"{self.name}[{offset[i]}] by {_thread(who[i], lanes)} is not a multiple of {width}")
+        base = offset + lanes.block[who] * self.stride if self.shared else offset
+        return base[:, None] + np.arange(width) if width > 1 else base[:, None]
+
+    def note_read(self, address: Array, who: Array, lanes: Lanes, clocks: Clocks, outside: Outside, flight: bool = False) -> None:
+        """Check a read of ``address`` (threads, width) by threads ``who`` and record it."""
+        if not self.tracked:
+            return
+        a, f = address.ravel(), np.repeat(who, address.shape[1])
+        self._after_write(a, f, lanes, clocks, outside, "reads")
+        w, lane = lanes.warp[f], lanes.lane[f]
+        now = np.full(len(a), IN_FLIGHT, np.int32) if flight else clocks.time[lanes.block[f], w]
+        several = (self.read_time[a, w] == now) & (self.reader[a, w] != lane)
+        self.read_time[a, w] = np.maximum(now, self.read_time[a, w]) if flight else now
+        self.reader[a, w] = np.where(several, -2, lane)
+        crowd = self.reader[a, w] != np.where(several, -2, lane)
+        self.reader[a[crowd], w[crowd]] = -2
+        if not self.shared:
+            here, before = lanes.grid[lanes.block[f]], self.reader_block[a]
+            self.reader_block[a] = np.where((before == -1) | (before == here), here, -2)
+
+    def note_write(self, address: Array, who: Array, lanes: Lanes, clocks: Clocks, outside: Outside, atomic: bool = False) -> None:
+        """Check a write and record it; ``atomic`` writes are not in conflict with one another."""
+        if not self.tracked:
+            return
+        a, f = address.ravel(), np.repeat(who, address.shape[1])
+        self._after_write(a, f, lanes, clocks, outside, "writes", atomic)
+        self._after_reads(a, f, lanes, clocks)
+        t, b = lanes.thread[f], lanes.grid[lanes.block[f]]
+        self.writer[a], self.writer_block[a] = t, b
+        self.write_time[a] = clocks.time[lanes.block[f], lanes.warp[f]]
+        self.atomic[a], self.proxy[a] = atomic, False
+        twice = (self.writer[a] != t) | (self.writer_block[a] != b)
+        if twice.any() and not atomic:
+            i = int(np.argmax(twice))
+            self._race(a[i], f[i], lanes, "writes", f"thread {self.writer[a[i]]} of block {self.writer_block[a[i]]} writes it too")
+
+    def take_flight(self, address: Array, copy_engine: bool) -> None:
+        """An asynchronous copy owns these addresses until `land`."""
+        self.write_time[address] = IN_FLIGHT
+        self.proxy[address] = copy_engine
+
+    def _after_write(self, a: Array, f: Array, lanes: Lanes, clocks: Clocks, outside: Outside, verb: str, atomic: bool = False) -> None:
+        writer = self.writer[a]
+        if (writer < 0).all():
+            return
+        time, b, w = self.write_time[a], lanes.block[f], lanes.warp[f]
+        source = np.where(self.proxy[a], clocks.engine, np.minimum(np.maximum(writer, 0) >> 5, clocks.engine))
+        ordered = (time <= clocks.known[b, w, source]) | ((writer == lanes.thread[f]) & (time != IN_FLIGHT) & ~self.proxy[a])
+        if not self.shared:
+            here = self.writer_block[a] == lanes.grid[b]
+            visible = self.atomic[a] | (time <= outside.released[np.maximum(self.writer_block[a], 0), source])
+            ordered = np.where(here, ordered, visible & (clocks.known[b, w, clocks.outside] > 0))
+        if atomic:
+            ordered |= self.atomic[a]
+        bad = (writer >= 0) & ~ordered
+        if bad.any():
+            i = int(np.argmax(bad))
+            state = "an asynchronous copy to it is in flight" if time[i] == IN_FLIGHT else self._who_wrote(a[i])
+            self._race(a[i], f[i], lanes, verb, state)
+
+    def _who_wrote(self, a: int) -> str:
+        who = "the copy engine" if self.proxy[a] else f"thread {self.writer[a]}"
+        return f"{who} of block {self.writer_block[a]} wrote it and nothing orders the two"
+
+    def _after_reads(self, a: Array, f: Array, lanes: Lanes, clocks: Clocks) -> None:
+        b, w = lanes.block[f], lanes.warp[f]
+        late = self.read_time[a] > clocks.known[b, w, : self.read_time.shape[1]]
+        if not self.shared:
+            foreign = (self.reader_block[a] != -1) & (self.reader_block[a] != lanes.grid[b])
+            late = late | foreign[:, None]
+        if not late.any():
+            return
+        rows = np.arange(len(a))
+        mine = (self.reader[a, w] == lanes.lane[f]) & (self.read_time[a, w] != IN_FLIGHT)
+        late[rows, w] &= ~mine
+        bad = late.any(axis=1)
+        if bad.any():
+            i = int(np.argmax(bad))
+            self._race(a[i], f[i], lanes, "writes", f"warp {int(np.argmax(late[i]))} has read it and nothing orders the two")
+
+    def _race(self, a: int, f: int, lanes: Lanes, verb: str, state: str) -> None:
+        offset = a % self.stride if self.shared else a
+        raise Fault("race", f"{_thread(f, lanes)} {verb} {self.name}[{offset}], but {state}")
+
+
+def _thread(f: int, lanes: Lanes) -> str:
+    return f"thread {lanes.thread[f]} of block {lanes.grid[lanes.block[f]]}"
