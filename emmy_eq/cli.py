@@ -1,0 +1,178 @@
+"""The command line: ``emmy-eq compile | run | rules | explore | targets``.
+
+Every command is a function from parsed options to an exit code.  Heavy modules are imported where they are used, so that
+``--help`` and a mistyped option answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from emmy_eq.errors import EmmyError, InvalidInput
+
+if TYPE_CHECKING:
+    from emmy_eq.pipeline import Compiled
+
+VIEWS = ("torch", "tensor", "egraph", "loop", "tile", "kernel", "cuda")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code: 0 done, 1 the program cannot be compiled or a check failed, 2 bad input."""
+    options = parser().parse_args(argv)
+    try:
+        command: Callable[[argparse.Namespace], int] = options.command
+        return command(options)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # `emmy-eq ... | head`: the flush at exit stays silent
+        return 0
+    except EmmyError as error:
+        if options.debug:
+            raise
+        print(f"emmy-eq: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="emmy-eq", description="An equality-saturation tensor compiler: PyTorch in, fused CUDA out.")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--debug", action="store_true", help="a traceback with every error")
+
+    program = argparse.ArgumentParser(add_help=False)
+    program.add_argument("program", nargs="?", metavar="FILE.py:NAME", help="a function or module in a file (inputs: see --inputs)")
+    program.add_argument("-c", dest="code", metavar="CODE", help="an expression, or statements that end in one; torch and nn are there")
+    program.add_argument("--inputs", metavar="EXPR", help="tuple of example inputs for FILE.py:NAME (default: example_inputs in the file)")
+    program.add_argument("--target", default="sm_90a", help="sm_80, sm_89, sm_90a (default) or sm_120")
+    program.add_argument("--accuracy", default="default", help="strict, default or fast")
+    program.add_argument("--place", default="auto", help="auto (default), fuse, cut, or SEAM=fuse|cut,...")
+    program.add_argument("--schedule", metavar="ROW", action="append", help="a row for the one kernel, or 'KERNEL ROW' (repeatable)")
+    program.add_argument("--json", action="store_true", help="machine-readable output")
+
+    add = commands.add_parser
+    compiling = add("compile", parents=[program, common], help="compile and show the result or any IR")
+    compiling.add_argument("--ir", choices=VIEWS, help="show this view")
+    compiling.add_argument("-v", dest="verbose", action="count", default=0, help="rules that fired and seconds; -vv: rewrites as diffs")
+    compiling.set_defaults(command=compile_command)
+
+    running = add("run", parents=[program, common], help="compile and execute")
+    running.add_argument("--device", choices=("sim", "cuda"), help="default: cuda where there is a GPU, else the simulator")
+    running.add_argument("--check", action="store_true", help="compare with float64; exit code 1 if it is off")
+    running.add_argument("--bench", action="store_true", help="time eager, torch.compile and this (GPU)")
+    running.set_defaults(command=run_command)
+
+    exploring = add("explore", parents=[program, common], help="the plans that the search met")
+    exploring.set_defaults(command=explore_command)
+
+    ruling = add("rules", parents=[common], help="the rewrite rules")
+    ruling.add_argument("action", choices=("list", "show", "check"))
+    ruling.add_argument("name", nargs="?", help="one rule (show needs it)")
+    ruling.add_argument("--accuracy", default="fast", help="rules that this accuracy admits (default: all)")
+    ruling.add_argument("--json", action="store_true", help="machine-readable output")
+    ruling.set_defaults(command=rules_command)
+
+    targeting = add("targets", parents=[common], help="the GPUs that code can be made for")
+    targeting.add_argument("--json", action="store_true", help="machine-readable output")
+    targeting.set_defaults(command=targets_command)
+    return top
+
+
+def compile_command(options: argparse.Namespace) -> int:
+    from emmy_eq import report
+
+    compiled = compiled_from(options)
+    if options.ir is not None:
+        print(report.view(compiled, options.ir))
+        return 0
+    if options.json:
+        print(json.dumps(report.summary(compiled), indent=1))
+        return 0
+    print(report.explain(compiled, options.verbose))
+    return 0
+
+
+def run_command(options: argparse.Namespace) -> int:
+    from emmy_eq import execute, report
+
+    compiled = compiled_from(options)
+    device = options.device or execute.default_device()
+    outcome = execute.run_example(compiled, device, check=options.check, bench=options.bench)
+    print(json.dumps(outcome.record(), indent=1) if options.json else report.outcome(outcome))
+    return 0 if outcome.passed else 1
+
+
+def explore_command(options: argparse.Namespace) -> int:
+    from emmy_eq import report
+
+    compiled = compiled_from(options)
+    print(json.dumps(report.plan_records(compiled), indent=1) if options.json else report.plans(compiled))
+    return 0
+
+
+def compiled_from(options: argparse.Namespace) -> Compiled:
+    """The program that the options name, captured when first asked for."""
+    if (options.code is None) == (options.program is None):
+        raise InvalidInput("the program", "give either -c CODE or FILE.py:NAME")
+    from emmy_eq.pipeline import Compiled, Options
+    from emmy_eq.torch_ir import capture, capture_code
+
+    settings = Options(options.target, options.accuracy, parse_place(options.place), parse_schedule(options.schedule))
+    if options.code is not None:
+        return Compiled(lambda: capture_code(options.code), settings)
+    function, inputs = load(options.program, options.inputs)
+    return Compiled(lambda: capture(function, inputs), settings)
+
+
+def parse_place(text: str) -> dict[str, str] | str:
+    """``auto``, ``fuse`` and ``cut`` stay; ``a=fuse,b=cut`` becomes a mapping."""
+    if "=" not in text:
+        if text not in ("auto", "fuse", "cut"):
+            raise InvalidInput(f"--place {text}", "it is auto, fuse, cut, or SEAM=fuse|cut with commas between")
+        return text
+    pairs = [part.partition("=") for part in text.split(",")]
+    for seam, _, choice in pairs:
+        if choice not in ("fuse", "cut"):
+            raise InvalidInput(f"--place {text}", f"seam {seam!r} can be placed fuse or cut, not {choice!r}")
+    return {seam.strip(): choice for seam, _, choice in pairs}
+
+
+def parse_schedule(rows: Sequence[str] | None) -> dict[str, str] | str | None:
+    """One bare row (its items are KEY=VALUE), or rows that each begin with a kernel's name."""
+    if not rows:
+        return None
+    if len(rows) == 1 and "=" in rows[0].split(maxsplit=1)[0]:
+        return rows[0]
+    named = [row.split(maxsplit=1) for row in rows]
+    if not all(len(parts) == 2 and "=" not in parts[0] for parts in named):
+        raise InvalidInput("--schedule", "several schedules need a kernel's name each: 'KERNEL WORK=... TILE=...'")
+    return dict(named)
+
+
+def load(program: str, inputs: str | None) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """NAME of FILE.py and its example inputs: ``--inputs``, else ``example_inputs`` in the file (a tuple, or a function giving it)."""
+    import runpy
+    from pathlib import Path
+
+    import torch
+
+    path, _, name = program.rpartition(":")
+    if not Path(path).is_file():
+        raise InvalidInput(program, "it is not FILE.py:NAME with a file that exists")
+    sys.path.insert(0, str(Path(path).resolve().parent))
+    try:
+        scope = runpy.run_path(path)
+        found = scope.get(name)
+        given = eval(inputs, {**scope, "torch": torch}) if inputs is not None else scope.get("example_inputs")
+        given = given() if callable(given) else given
+    except Exception as error:
+        raise InvalidInput(program, f"running it raised {type(error).__name__}: {error}") from error
+    if not callable(found):
+        raise InvalidInput(program, f"the file defines no function or module {name!r}")
+    if given is None:
+        raise InvalidInput(program, "no example inputs: give --inputs EXPR, or define example_inputs in the file")
+    return found, tuple(given) if isinstance(given, tuple | list) else (given,)

@@ -1,0 +1,44 @@
+"""A stage of the pipeline: an attribute that is computed on first use, once, and timed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar, overload
+
+T = TypeVar("T")
+
+
+class Timed(Protocol):
+    """What a stage's owner holds: seconds by stage (each without the stages that it asked for), and the stages in progress."""
+
+    seconds: dict[str, float]
+    _inner: list[float]
+
+
+class stage(Generic[T]):
+    """Decorator: the method becomes a read-only attribute; its own seconds go into ``self.seconds[name]``."""
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute = compute
+        self._name = compute.__name__
+        self.__doc__ = compute.__doc__
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> stage[T]: ...
+    @overload
+    def __get__(self, owner: Timed, kind: type) -> T: ...
+    def __get__(self, owner: Timed | None, kind: type) -> T | stage[T]:
+        if owner is None:
+            return self
+        start = time.perf_counter()
+        owner._inner.append(0.0)
+        try:
+            value = self._compute(owner)
+        finally:
+            spent = time.perf_counter() - start
+            owner.seconds[self._name] = spent - owner._inner.pop()
+            if owner._inner:
+                owner._inner[-1] += spent
+        owner.__dict__[self._name] = value  # found before this (non-data) descriptor from now on
+        return value
