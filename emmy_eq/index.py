@@ -255,7 +255,7 @@ class Digit:
 
 
 def digits(x: Idx, extents: Mapping[str, int]) -> tuple[Digit, ...] | None:
-    """The simplified ``x`` as a sum of digits, largest weight first; None where it has another form (an offset, a window, a partial digit)."""
+    """The simplified ``x`` as a sum of digits, largest weight first; None for another form (an offset, a window)."""
     parts = [_digit(f, c, extents) for f, c in terms(x)]
     found = tuple(p for p in parts if p is not None)
     return found if len(found) == len(parts) else None

@@ -1,0 +1,167 @@
+"""Named-axis NumPy arrays: the reference semantics of every operation on terms.
+
+An array's dims are named by axes, and operands meet by name, so an operand that lacks an axis is constant along it.  With
+``float64`` every float is computed as f64 (the oracle); otherwise each operation has exactly its dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from emmy_eq import index as ix
+from emmy_eq.index import Idx
+from emmy_eq.ops import DTYPES, FLOATS, monoids, ops, twists
+
+Array = np.ndarray[Any, Any]
+Extents = Mapping[str, int]  # axis name -> extent; where several axes are reduced, the order of flattening
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NamedArray:
+    """``array``'s dims are the axes named ``axes``, in that order.
+
+    Arithmetic operators and methods named as rows of the op table apply that row, so that what is written in the algebra
+    of rules (a twist's weight) evaluates as it stands.
+    """
+
+    axes: tuple[str, ...]
+    array: Array
+
+    def __getattr__(self, name: str) -> Callable[..., NamedArray]:
+        if name not in ops():
+            raise AttributeError(name)
+        return partial(apply, name, self)
+
+    def __add__(self, other: NamedArray) -> NamedArray:
+        return apply("add", self, other)
+
+    def __sub__(self, other: NamedArray) -> NamedArray:
+        return apply("sub", self, other)
+
+    def __mul__(self, other: NamedArray) -> NamedArray:
+        return apply("mul", self, other)
+
+    def __truediv__(self, other: NamedArray) -> NamedArray:
+        return apply("div", self, other)
+
+    def __neg__(self) -> NamedArray:
+        return apply("neg", self)
+
+    def over(self, axes: Extents) -> Array:
+        """The array with exactly these axes, in this order, broadcast along those that it lacks."""
+        order = [self.axes.index(a) for a in axes if a in self.axes]
+        if len(order) != len(self.axes):
+            raise ValueError(f"axes {self.axes} are not among {tuple(axes)}")
+        shape = [self.array.shape[self.axes.index(a)] if a in self.axes else 1 for a in axes]
+        return np.broadcast_to(self.array.transpose(order).reshape(shape), tuple(axes.values()))
+
+    def with_axes(self, axes: Extents) -> NamedArray:
+        """The array with ``axes`` last, broadcast along those that it lacks."""
+        kept = {a: n for a, n in self.extents().items() if a not in axes}
+        return NamedArray((*kept, *axes), self.over({**kept, **axes}))
+
+    def extents(self) -> dict[str, int]:
+        return dict(zip(self.axes, self.array.shape, strict=True))
+
+
+def scalar(value: Any, dtype: str, float64: bool = False) -> NamedArray:
+    """``value`` (already rounded to ``dtype``) as an array without axes."""
+    return NamedArray((), np.asarray(value).astype(storage(dtype, float64)))
+
+
+def storage(dtype: str, float64: bool) -> np.dtype[Any]:
+    """The NumPy dtype that holds ``dtype``."""
+    return DTYPES["f64"] if float64 and dtype in FLOATS else DTYPES[dtype]
+
+
+def aligned(*arrays: NamedArray) -> tuple[tuple[str, ...], tuple[Array, ...]]:
+    """The union of the arrays' axes, and the arrays with those dims (extent 1 where an array lacks the axis)."""
+    axes = tuple(dict.fromkeys(a for x in arrays for a in x.axes))
+    out = []
+    for x in arrays:
+        order = [x.axes.index(a) for a in axes if a in x.axes]
+        extents = x.extents()
+        out.append(x.array.transpose(order).reshape([extents.get(a, 1) for a in axes]))
+    return axes, tuple(out)
+
+
+def apply(op: str, *args: NamedArray) -> NamedArray:
+    """A row of the op table."""
+    row = ops()[op]
+    axes, arrays = aligned(*args)
+    with np.errstate(all="ignore"):
+        out = np.asarray(row.numpy(*arrays))
+    return NamedArray(axes, out.astype(DTYPES["bool"] if row.result == "bool" else arrays[-1].dtype, copy=False))
+
+
+def cast(x: NamedArray, dtype: str, float64: bool = False) -> NamedArray:
+    """Conversion as `emmy_eq.tensor_ir.Elementwise` states it."""
+    array = x.array
+    with np.errstate(all="ignore"):
+        if dtype == "bool":
+            return NamedArray(x.axes, array != 0)
+        if dtype in ("u8", "i8", "i16") and array.dtype.kind not in "biu":
+            array = array.astype(np.int32)
+        return NamedArray(x.axes, array.astype(storage(dtype, float64), copy=False))
+
+
+def reduce(monoid: str, x: NamedArray, over: Extents, dtype: str) -> NamedArray:
+    """Over the axes of ``over``, those that ``x`` does not vary along included; ``dtype`` is that of ``x``'s value."""
+    row = monoids()[monoid]
+    x = x.with_axes(over)
+    axes = x.axes[: len(x.axes) - len(over)]
+    if 0 in over.values():
+        return NamedArray(axes, np.full(x.array.shape[: len(axes)], row.identity(dtype), x.array.dtype))
+    array = x.array
+    with np.errstate(all="ignore"):
+        for _ in over:
+            array = np.asarray(row.numpy(array, axis=-1)).astype(x.array.dtype, copy=False)
+    return NamedArray(axes, array)
+
+
+def argreduce(name: str, x: NamedArray, over: Extents) -> NamedArray:
+    """Position of the first NaN if any, else of the first best, among the axes of ``over`` flattened in order."""
+    x = x.with_axes(over)
+    axes = x.axes[: len(x.axes) - len(over)]
+    array = x.array.reshape(*x.array.shape[: len(axes)], -1)
+    if array.dtype.kind not in "biuf":
+        array = array.astype(np.float32)  # NumPy orders NaN first for its own float types only
+    return NamedArray(axes, (np.argmax if name == "argmax" else np.argmin)(array, axis=-1).astype(np.int64))
+
+
+def scan(monoid: str, x: NamedArray, over: Extents) -> NamedArray:
+    """Inclusive, along the one axis of ``over``."""
+    x = x.with_axes(over)
+    with np.errstate(all="ignore"):
+        return NamedArray(x.axes, np.asarray(monoids()[monoid].accumulate(x.array, axis=-1)).astype(x.array.dtype, copy=False))
+
+
+def twist(name: str, s: NamedArray, v: NamedArray, over: Extents, dtype: str) -> NamedArray:
+    """sum of weight(s, M) * v, with M the key reduction of s; ``dtype`` is that of ``s`` and ``v``."""
+    row = twists()[name]
+    key = reduce(row.key, s, over, dtype)
+    return reduce("sum", row.weight(s, key) * v, over, dtype)
+
+
+def position(x: Idx, axes: Extents, indices: Sequence[NamedArray] = ()) -> NamedArray:
+    """The i64 value of ``x`` at every point of ``axes``; ``g0, g1, ...`` in it name ``indices``."""
+    used = ix.variables(x)
+    names = {name: NamedArray((name,), np.arange(axes[name])) for name in axes if name in used}
+    names |= {f"g{k}": value for k, value in enumerate(indices) if f"g{k}" in used}
+    found, arrays = aligned(*names.values())
+    value = ix.evaluate(x, dict(zip(names, arrays, strict=True)))
+    return NamedArray(found, np.broadcast_to(value, np.broadcast_shapes(*(a.shape for a in arrays))).astype(np.int64, copy=False))
+
+
+def gather(array: Array, idxs: Sequence[Idx], axes: Extents, indices: Sequence[NamedArray] = ()) -> NamedArray:
+    """``array[idxs]`` at every point of ``axes``, with ``indices`` as in `position`.  Raises `IndexError` out of range."""
+    found, places = aligned(*(position(x, axes, indices) for x in idxs))
+    for dim, (x, place, extent) in enumerate(zip(idxs, places, array.shape, strict=True)):
+        if place.size and not (0 <= place.min() and place.max() < extent):
+            raise IndexError(f"index {x} of dim {dim} leaves [0, {extent})")
+    return NamedArray(found, np.asarray(array[places]))

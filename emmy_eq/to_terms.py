@@ -1,0 +1,280 @@
+"""Tensor IR to terms: each computed tensor becomes a stored value whose body loads the stored values that it reads.
+
+Nothing is fused here.  A read under the producer's own axes is *pointwise*, and the fusion rule makes it the producer's
+body.  Index maps have no buffer: they are the index expressions of their readers' loads.  Where these are not the
+producer's axes (a rotary half, a key read under the key axis, a window, a pad) the load is *renamed*, and for a producer
+that is an elementwise cone the fused alternative is stated as an equality: the cone once more, under the reader's
+index, down to inputs and loads of reductions.  The substitution never passes a reduction, so no bound axis is captured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from emmy_eq import index as ix
+from emmy_eq import terms as tm
+from emmy_eq.axes import Axes, infer
+from emmy_eq.errors import Unsupported
+from emmy_eq.index import Idx
+from emmy_eq.tensor_ir import Const, Elementwise, Gather, IndexMap, Input, Iota, Node, Output, Program, Reduce, Scan, arguments
+from emmy_eq.terms import Axis, AxisTable, InputBuf, Result, Stored, TermProgram, Val
+
+CONE_LIMIT = 128  # nodes that a fused alternative may compute again
+UNBOUNDED = 1 << 62  # extent of a data-dependent coordinate
+
+Index = tuple[Idx, ...]
+_Read = Callable[[int, Index], Val]
+
+
+def to_terms(program: Program) -> TermProgram:
+    """The terms of ``program``, unfused; raises `Unsupported` where its tensors have too many axes."""
+    program = with_domains(program)
+    return _Lowering(program, infer(program)).run()
+
+
+def with_domains(program: Program) -> Program:
+    """``program`` where what is reduced, scanned, gathered from or returned is never an Input, Const or Iota itself but a copy with axes.
+
+    An input's own axes may be refused to a reader; those of a copy are the reader's.
+    """
+    nodes: list[Node] = []
+    origin: list[int] = []  # new node -> old node, for names and sources
+    at: list[int] = []  # old node -> new node
+
+    def add(node: Node, old: int) -> int:
+        nodes.append(node)
+        origin.append(old)
+        return len(nodes) - 1
+
+    def copied(arg: int, old: int) -> int:
+        source = program.nodes[arg]
+        if not isinstance(source, Input | Const | Iota):
+            return at[arg]
+        index = tuple(ix.var(f"d{d}") for d in range(len(source.shape)))
+        return add(IndexMap(at[arg], index, source.shape, source.dtype), old)
+
+    for n, node in enumerate(program.nodes):
+        if isinstance(node, Reduce | Scan):
+            new: Node = replace(node, arg=copied(node.arg, n))
+        elif isinstance(node, Elementwise):
+            new = replace(node, args=tuple(at[a] for a in node.args))
+        elif isinstance(node, IndexMap):
+            new = replace(node, arg=at[node.arg])
+        elif isinstance(node, Gather):
+            new = replace(node, arg=at[node.arg], indices=tuple(at[a] for a in node.indices))
+        else:
+            new = node
+        at.append(add(new, n))
+    outputs = tuple(Output(copied(o.node, o.node), o.alias) for o in program.outputs)
+    return Program(tuple(nodes), outputs, tuple(program.names[o] for o in origin), tuple(program.sources[o] for o in origin))
+
+
+class _Lowering:
+    def __init__(self, program: Program, axes: Axes) -> None:
+        self.program = program
+        self.nodes = program.nodes
+        self.table = axes.table
+        self.dims = axes.dims
+        self.extents = axes.table.extents()
+        self.stored: dict[int, Stored] = {}
+        self.cones = _cones(program)
+        self.lowered: dict[tuple[int, Index], Val] = {}
+        self.equal: dict[Val, Val] = {}
+
+    def run(self) -> TermProgram:
+        live = _live(self.program)
+        seams: dict[Val, tuple[str, Val, tuple[Axis, ...]]] = {}
+        for n, node in enumerate(self.nodes):
+            if n not in live or isinstance(node, Input | Const | Iota | IndexMap):
+                continue
+            self.stored[n] = Stored(self.body(n), self.mask(self.order(n)))
+            load = tm.pointwise(self.stored[n], self.table)
+            seams.setdefault(load, (self.program.names[n], load, self.order(n)))
+        results = tuple(self.result(o, k) for k, o in enumerate(self.program.outputs))
+        inputs = tuple(InputBuf(n.name, n.shape, n.dtype) for n in self.nodes if isinstance(n, Input))
+        return TermProgram(self.table, results, tuple(seams.values()), tuple(self.equal.items()), inputs)
+
+    def order(self, n: int) -> tuple[Axis, ...]:
+        """The axes of node ``n`` in its memory order."""
+        return tuple(a for dim in self.dims[n] for a in dim)
+
+    @staticmethod
+    def mask(axes: Sequence[Axis]) -> int:
+        return sum(a.bit for a in axes)
+
+    def own(self, n: int) -> Index:
+        """The coordinates of node ``n`` at its own axes."""
+        return tuple(self.position(dim) for dim in self.dims[n])
+
+    def position(self, axes: Sequence[Axis]) -> Idx:
+        """The coordinate along a dim made of ``axes``."""
+        x = ix.const(0)
+        for axis in axes:
+            x = x * axis.extent + ix.var(axis.name)
+        return self.simplify(x)
+
+    def simplify(self, x: Idx) -> Idx:
+        if x.op in ("var", "const"):
+            return x
+        unknown = {name: UNBOUNDED for name in ix.variables(x) if name not in self.extents}
+        return ix.simplify(x, self.extents | unknown if unknown else self.extents)
+
+    def result(self, output: Output, k: int) -> Result:
+        n = output.node
+        val = self.stored[n].val if n in self.stored else self.read(n, self.own(n))
+        return Result(val, self.order(n), self.nodes[n].shape, f"out{k}", output.alias)
+
+    def body(self, n: int) -> Val:
+        """The value of node ``n`` at its own axes, over loads of what it reads."""
+        node = self.nodes[n]
+        if isinstance(node, Reduce):
+            return self.reduction(n, node)
+        if isinstance(node, Scan):
+            return tm.scan(node.op, self.read(node.arg, self.own(n)), self.mask(self.dims[n][node.dim]))
+        return self.compute(n, self.own(n), self.read)
+
+    def reduction(self, n: int, node: Reduce) -> Val:
+        kept = iter(self.own(n))
+        over = [a for d in sorted(node.dims) for a in self.dims[node.arg][d]]
+        if node.op not in ("argmax", "argmin"):
+            index = tuple(self.position(axes) if d in node.dims else next(kept) for d, axes in enumerate(self.dims[node.arg]))
+            return tm.reduce(node.op, self.read(node.arg, index), self.mask(over))
+        if not over:
+            return tm.number("i64", 0)
+        named = {a: a for a in over}
+        if over != sorted(over, key=lambda a: a.id):  # the flat position counts in id order: reduce over axes made for this read
+            named = {a: self.fresh(a, n) for a in over}
+        index = tuple(
+            self.position([named[a] for a in axes]) if d in node.dims else next(kept) for d, axes in enumerate(self.dims[node.arg])
+        )
+        return tm.argreduce(node.op, self.read(node.arg, index), self.mask(tuple(named.values())))
+
+    def fresh(self, axis: Axis, n: int) -> Axis:
+        try:
+            new = self.table.add(axis.extent)
+        except OverflowError as error:
+            raise Unsupported(self.program.names[n], str(error), self.program.sources[n]) from error
+        self.extents[new.name] = new.extent
+        return new
+
+    def compute(self, n: int, index: Index, read: _Read) -> Val:
+        """Elementwise node or Gather ``n`` at ``index``, its operands through ``read``."""
+        node = self.nodes[n]
+        if isinstance(node, Elementwise):
+            args = [read(a, index if self.nodes[a].shape else ()) for a in node.args]
+            return tm.cast(args[0], node.dtype) if node.op == "cast" else tm.apply(node.op, *args)
+        assert isinstance(node, Gather)
+        return self.gather(node.arg, self.composed(node, index), tuple(tm.cast(read(a, index), "i64") for a in node.indices))
+
+    def read(self, n: int, index: Index) -> Val:
+        """Node ``n`` at ``index``: a load; where it is renamed and ``n`` is cheap, the fused alternative is noted as equal."""
+        return self.source(n, index, self.renamed)
+
+    def renamed(self, n: int, index: Index) -> Val:
+        load = self.load(self.stored[n], n, index)
+        if not tm.is_pointwise(load, self.table) and self.cones[n] and load not in self.equal:
+            self.equal[load] = self.again(n, index)
+        return load
+
+    def again(self, n: int, index: Index) -> Val:
+        """Cheap node ``n`` computed at ``index`` down to inputs, reductions, and tensors that ``index`` does not rename."""
+        key = (n, index)
+        if key not in self.lowered:
+            self.lowered[key] = self.compute(n, index, lambda arg, at: self.source(arg, at, self.inner))
+        return self.lowered[key]
+
+    def inner(self, n: int, index: Index) -> Val:
+        load = self.load(self.stored[n], n, index)
+        return load if tm.is_pointwise(load, self.table) or not self.cones[n] else self.again(n, index)
+
+    def through(self, n: int, index: Index) -> tuple[int, Index]:
+        """The node and index that a read of ``n`` at ``index`` comes to after index maps."""
+        node = self.nodes[n]
+        while isinstance(node, IndexMap):
+            n, index = node.arg, self.composed(node, index)
+            node = self.nodes[n]
+        return n, index
+
+    def composed(self, node: IndexMap | Gather, index: Index) -> Index:
+        at = {f"d{d}": x for d, x in enumerate(index)}
+        return tuple(self.simplify(ix.substitute(x, at)) for x in node.index)
+
+    def source(self, n: int, index: Index, stored: _Read) -> Val:
+        """Node ``n`` at ``index``; a computed tensor goes to ``stored``."""
+        n, index = self.through(n, index)
+        node = self.nodes[n]
+        if isinstance(node, Const):
+            return tm.lit(node.dtype, node.bits)
+        if isinstance(node, Iota):
+            return tm.cast(tm.iota(index[0], self.table.mask(index[0])), node.dtype)
+        if isinstance(node, Input):
+            return self.load(InputBuf(node.name, node.shape, node.dtype), n, index)
+        return stored(n, index)
+
+    def load(self, buf: InputBuf | Stored, n: int, index: Index, indices: tuple[Val, ...] = ()) -> Val:
+        """Element ``index`` of node ``n``'s buffer; coordinates of a stored value are those of its axes, ascending."""
+        idxs = index if isinstance(buf, InputBuf) else self.coordinates(n, index)
+        mask = 0
+        for x in idxs:
+            mask |= self.table.mask(x)
+        return tm.load(buf, idxs, mask, indices)
+
+    def coordinates(self, n: int, index: Index) -> Index:
+        at: dict[int, Idx] = {}
+        for x, axes in zip(index, self.dims[n], strict=True):
+            for k, axis in enumerate(reversed(axes)):
+                last = k == len(axes) - 1
+                at[axis.id] = x if last else self.simplify(x % axis.extent)
+                x = x if last else self.simplify(x // axis.extent)
+        return tuple(at[i] for i in sorted(at))
+
+    def gather(self, n: int, index: Index, indices: tuple[Val, ...]) -> Val:
+        """Node ``n`` at data-dependent ``index``; a computed operand is always read from its buffer."""
+        n, index = self.through(n, index)
+        node = self.nodes[n]
+        if isinstance(node, Const):
+            return tm.lit(node.dtype, node.bits)
+        if isinstance(node, Iota):
+            return tm.cast(_arithmetic(index[0], indices, self.table), node.dtype)
+        return self.load(InputBuf(node.name, node.shape, node.dtype) if isinstance(node, Input) else self.stored[n], n, index, indices)
+
+
+_ROWS = {"add": "add", "mul": "mul", "floordiv": "floordiv", "mod": "mod", "min": "minimum", "max": "maximum"}
+
+
+def _arithmetic(x: Idx, indices: Sequence[Val], axes: AxisTable) -> Val:
+    """The i64 value of ``x``, where ``g0, g1, ...`` name ``indices``."""
+    if not any(name.startswith("g") for name in ix.variables(x)):
+        return tm.iota(x, axes.mask(x))
+    if x.op == "var":
+        return indices[int(x.name[1:])]
+    return tm.apply(_ROWS[x.op], *(_arithmetic(a, indices, axes) for a in x.args))
+
+
+def _live(program: Program) -> set[int]:
+    """Nodes that some output needs."""
+    live = {o.node for o in program.outputs}
+    for n in range(len(program.nodes) - 1, -1, -1):
+        if n in live:
+            live.update(arguments(program.nodes[n]))
+    return live
+
+
+def _cones(program: Program) -> list[bool]:
+    """Which nodes are cheap: an elementwise cone of at most `CONE_LIMIT` nodes down to inputs, reductions and scans.
+
+    A Gather is a load and its coordinates; what it reads from stays in memory.
+    """
+    cones: list[frozenset[int] | None] = []
+    for n, node in enumerate(program.nodes):
+        if isinstance(node, IndexMap):
+            cones.append(cones[node.arg])
+            continue
+        if not isinstance(node, Elementwise | Gather):
+            cones.append(frozenset())
+            continue
+        below = [cones[a] for a in (node.args if isinstance(node, Elementwise) else node.indices)]
+        cone = frozenset({n}).union(*(c for c in below if c is not None))
+        cones.append(None if None in below or len(cone) > CONE_LIMIT else cone)
+    return [bool(c) for c in cones]
