@@ -1,0 +1,37 @@
+"""What the pages show is what the commands print."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def _refresh() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("refresh", ROOT / "docs" / "refresh.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", [page.relative_to(ROOT).as_posix() for page in _refresh().pages()])
+def test_console_blocks_are_current(page: str) -> None:
+    text = (ROOT / page).read_text()
+    assert _refresh().refresh(text) == text, "run: python docs/refresh.py"
+
+
+def test_links_lead_somewhere() -> None:
+    import re
+
+    broken = []
+    for page in _refresh().pages():
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            if not (page.parent / link).exists():
+                broken.append(f"{page.name}: {link}")
+    assert broken == []
