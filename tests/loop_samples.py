@@ -239,11 +239,10 @@ def gather(rows: int = 5, columns: int = 8, vocabulary: int = 16) -> Kernel:
     """An embedding: the row is data."""
     text = f"""
 kernel gather(table: f32[{vocabulary},{columns}], ids: i64[{rows}]) -> out: f32[{rows},{columns}]:
-  loop i0 < {rows}:
+  loop i0 < {rows}, i1 < {columns}:
     v0 = load ids[i0]
-    loop i1 < {columns}:
-      v1 = load table[g0, i1] with v0
-      store out[i0, i1] = v1
+    v1 = load table[g0, i1] with v0
+    store out[i0, i1] = v1
 """
     return parse(text, Kernel)
 

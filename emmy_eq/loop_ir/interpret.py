@@ -1,24 +1,25 @@
 """Reference interpreter of Loop IR in NumPy, all iterations of a statement at once.
 
-A value is an array with one dimension for every axis name of its kernel, of extent 1 where it does not vary; so scalar
-operations are NumPy's broadcasting, and a fold reduces dimensions.  Memory grows with the largest value: use reduced extents.
+A value is a `NamedArray` over the loop variables that it varies along, so memory grows with the largest value: use reduced extents.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from emmy_eq import index as ix
+from emmy_eq import named
 from emmy_eq.errors import VerifyError
-from emmy_eq.loop_ir.grammar import Axis, Carry, Fold, Kernel, Let, Load, Loop, Program, Stmt, Store, walk
-from emmy_eq.ops import DTYPES, FLOATS, monoids, ops, twists
+from emmy_eq.loop_ir.grammar import Axis, Carry, Fold, Kernel, Let, Load, Loop, Program, Stmt, Store
+from emmy_eq.named import NamedArray
+from emmy_eq.ops import monoids, twists
 from emmy_eq.terms import from_bits
 
 Array = np.ndarray[Any, Any]
+Values = dict[str, NamedArray]
+Extents = dict[str, int]
 
 
 def run(x: Program | Kernel, inputs: Mapping[str, Array], float64: bool = False) -> list[Array]:
@@ -27,182 +28,89 @@ def run(x: Program | Kernel, inputs: Mapping[str, Array], float64: bool = False)
     ``float64``: every float type is read and kept as f64, so that the result is the value of the exact program to about 1e-16.
     An access out of bounds raises `IndexError`.
     """
-    with np.errstate(all="ignore"):
-        if isinstance(x, Kernel):
-            made = _Machine(x, inputs, float64).run()
-            return [made[b.name].reshape(b.shape) for b in x.outputs]
-        memory = dict(inputs)
-        for kernel in x.kernels:
-            memory |= _Machine(kernel, memory, float64).run()
-        return [memory[name].reshape(shape) for name, shape, _, _ in x.outputs]
+    if isinstance(x, Kernel):
+        made = _Machine(x, inputs, float64).run()
+        return [made[b.name] for b in x.outputs]
+    memory = dict(inputs)
+    for kernel in x.kernels:
+        memory |= _Machine(kernel, memory, float64).run()
+    return [memory[name].reshape(shape) for name, shape, _, _ in x.outputs]
 
 
 class _Machine:
     def __init__(self, kernel: Kernel, memory: Mapping[str, Array], float64: bool) -> None:
         self.kernel, self.float64 = kernel, float64
-        self.position: dict[str, int] = {}  # dimension of each axis name
-        for stmt in walk(kernel.body):
-            for axis in stmt.axes if isinstance(stmt, Loop | Fold) else ():
-                self.position.setdefault(axis.name, len(self.position))
         self.memory: dict[str, Array] = {}
         for b in kernel.inputs:
             if b.name not in memory:
                 raise VerifyError("Loop", f"kernel {kernel.name}", f"no value is given for {b.name}")
-            self.memory[b.name] = np.ascontiguousarray(memory[b.name]).astype(self.dtype(b.dtype), copy=False).reshape(b.shape)
-        self.written = {b.name: np.zeros(b.shape, self.dtype(b.dtype)) for b in kernel.outputs}
+            self.memory[b.name] = np.asarray(memory[b.name]).astype(named.storage(b.dtype, float64), copy=False).reshape(b.shape)
+        self.written = {b.name: np.zeros(b.shape, named.storage(b.dtype, float64)) for b in kernel.outputs}
 
     def run(self) -> dict[str, Array]:
         self.block(self.kernel.body, {}, {})
         return self.written
 
-    def dtype(self, name: str) -> np.dtype[Any]:
-        return np.dtype(np.float64) if self.float64 and name in FLOATS else DTYPES[name]
-
-    def arange(self, name: str, extent: int) -> Array:
-        shape = [1] * len(self.position)
-        shape[self.position[name]] = extent
-        return np.arange(extent, dtype=np.int64).reshape(shape)
-
-    def scalar(self, value: Any, dtype: np.dtype[Any]) -> Array:
-        return np.full([1] * len(self.position), value, dtype)
-
-    def block(self, body: Sequence[Stmt], names: dict[str, Array], axes: dict[str, Array]) -> dict[str, Array]:
-        """``names``: values in scope; ``axes``: coordinates of the bound axes.  Returns the values at the end of the block."""
-        names = dict(names)
+    def block(self, body: Sequence[Stmt], values: Values, bound: Extents) -> Values:
+        """``values``: by name, those in scope; ``bound``: extents of the loop variables.  Returns the values at the end of the block."""
+        values = dict(values)
         for stmt in body:
             if isinstance(stmt, Loop):
-                self.block(stmt.body, names, axes | self.bind(stmt.axes))
+                self.block(stmt.body, values, bound | _extents(stmt.axes))
             elif isinstance(stmt, Fold):
-                names |= self.fold(stmt, names, axes)
+                values |= self.fold(stmt, values, bound)
             elif isinstance(stmt, Store):
-                self.store(stmt, names, axes)
+                self.store(stmt, values[stmt.value], bound)
             elif isinstance(stmt, Load):
-                names[stmt.name] = self.load(stmt, names, axes)
+                values[stmt.name] = self.load(stmt, values, bound)
             else:
-                names[stmt.name] = self.let(stmt, names, axes)
-        return names
+                values[stmt.name] = self.let(stmt, values, bound)
+        return values
 
-    def bind(self, axes: Sequence[Axis]) -> dict[str, Array]:
-        return {a.name: self.arange(a.name, a.extent) for a in axes}
-
-    def let(self, stmt: Let, names: dict[str, Array], axes: dict[str, Array]) -> Array:
-        dtype = self.dtype(stmt.dtype)
+    def let(self, stmt: Let, values: Values, bound: Extents) -> NamedArray:
         if stmt.op == "lit":
-            return self.scalar(from_bits(stmt.dtype, stmt.attr), dtype)
+            return named.scalar(from_bits(stmt.dtype, stmt.attr), stmt.dtype, self.float64)
         if stmt.op == "iota":
-            return np.asarray(ix.evaluate(stmt.attr, axes), np.int64) + self.scalar(0, dtype)
-        args = [names[a] for a in stmt.args]
-        if stmt.op == "cast":
-            return _cast(args[0], dtype)
-        return np.asarray(ops()[stmt.op].numpy(*args)).astype(dtype, copy=False)
+            return named.position(stmt.attr, bound)
+        args = [values[a] for a in stmt.args]
+        return named.cast(args[0], stmt.dtype, self.float64) if stmt.op == "cast" else named.apply(stmt.op, *args)
 
-    def coordinates(self, index: Sequence[ix.Idx], shape: Sequence[int], env: dict[str, Array], where: str) -> tuple[Array, ...]:
-        out = []
-        for x, extent in zip(index, shape, strict=True):
-            at = np.asarray(ix.evaluate(x, env), np.int64)
-            if at.size and (at.min() < 0 or at.max() >= extent):
-                raise IndexError(f"kernel {self.kernel.name}: {where} reaches {at.min()}..{at.max()} of [0, {extent})")
-            out.append(at)
-        return tuple(out)
+    def load(self, stmt: Load, values: Values, bound: Extents) -> NamedArray:
+        try:
+            return named.gather(self.memory[stmt.buffer], stmt.index, bound, [values[n] for n in stmt.indices])
+        except IndexError as error:
+            raise IndexError(f"kernel {self.kernel.name}: load of {stmt.buffer}: {error}") from None
 
-    def load(self, stmt: Load, names: dict[str, Array], axes: dict[str, Array]) -> Array:
-        buffer = self.memory[stmt.buffer]
-        env = axes | {f"g{i}": names[n] for i, n in enumerate(stmt.indices)}
-        at = self.coordinates(stmt.index, buffer.shape, env, f"load of {stmt.buffer}")
-        return np.asarray(buffer[at]) + self.scalar(0, np.dtype(np.bool_)) if not at else self.lifted(buffer[at])
-
-    def lifted(self, value: Array) -> Array:
-        """``value`` with a dimension for every axis: an index that is constant gives a scalar."""
-        return value if value.ndim == len(self.position) else value.reshape([1] * len(self.position))
-
-    def store(self, stmt: Store, names: dict[str, Array], axes: dict[str, Array]) -> None:
+    def store(self, stmt: Store, value: NamedArray, bound: Extents) -> None:
+        places = tuple(named.position(x, bound).over(bound) for x in stmt.index)
         buffer = self.written[stmt.buffer]
-        at = self.coordinates(stmt.index, buffer.shape, axes, f"store to {stmt.buffer}")
-        value = names[stmt.value]
-        if not at:
-            buffer[()] = value.reshape(())
-            return
-        at = np.broadcast_arrays(*at)
-        buffer[at] = np.broadcast_to(value, np.broadcast_shapes(value.shape, at[0].shape)) if value.size else value
+        for place, extent in zip(places, buffer.shape, strict=True):
+            if place.size and not (place.min() >= 0 and place.max() < extent):
+                raise IndexError(f"kernel {self.kernel.name}: store to {stmt.buffer} leaves [0, {extent})")
+        buffer[places] = value.over(bound)
 
-    def spread(self, value: Array, axes: Sequence[Axis]) -> Array:
-        """``value`` with the full extent of ``axes``: a reduction counts an axis that its operand does not vary along."""
-        shape = list(value.shape)
-        for a in axes:
-            shape[self.position[a.name]] = a.extent
-        return np.broadcast_to(value, shape)
+    def fold(self, stmt: Fold, values: Values, bound: Extents) -> Values:
+        over = _extents(stmt.axes)
+        inside = self.block(stmt.body, values, bound | over)
+        if not stmt.observer:
+            return {name: value for c in stmt.carries for name, value in self.carry(c, inside, over)}
+        (axis,) = stmt.axes
+        running = {c.results[0]: named.scan(c.name, inside[c.args[0]], over) for c in stmt.carries}
+        self.block(stmt.observer, inside | running, bound | over)
+        if axis.extent == 0:
+            return {c.results[0]: named.scalar(monoids()[c.name].identity(c.dtypes[0]), c.dtypes[0], self.float64) for c in stmt.carries}
+        return {name: NamedArray(v.axes[:-1], v.array[..., -1]) for name, v in running.items()}
 
-    def fold(self, stmt: Fold, names: dict[str, Array], axes: dict[str, Array]) -> dict[str, Array]:
-        bound = axes | self.bind(stmt.axes)
-        inside = self.block(stmt.body, names, bound)
-        if stmt.observer:
-            running = {c.results[0]: self.scan(c, inside, stmt.axes[0]) for c in stmt.carries}
-            self.block(stmt.observer, inside | running, bound)
-            return {n: self.last(v, stmt.axes[0]) for n, v in running.items()} if stmt.axes[0].extent else {}
-        out: dict[str, Array] = {}
-        for c in stmt.carries:
-            args = [self.spread(inside[a], stmt.axes) for a in c.args]
-            out |= zip(c.results, self.reduce(c, args, stmt.axes), strict=True)
-        return out
-
-    def reduce(self, c: Carry, args: list[Array], axes: Sequence[Axis]) -> list[Array]:
-        dims = tuple(self.position[a.name] for a in axes)
+    def carry(self, c: Carry, values: Values, over: Extents) -> list[tuple[str, NamedArray]]:
+        first, *rest = (values[a] for a in c.args)
         if c.kind == "monoid":
-            return [_reduce(c.name, args[0], dims, c.dtypes[0])]
+            return [(c.results[0], named.reduce(c.name, first, over, c.dtypes[0]))]
         if c.kind == "arg":
-            return [_position(c.name, args[0], dims)]
-        row = twists()[c.name]
-        key = _reduce(row.key, args[0], dims, c.dtypes[0])
-        weight = row.weight(_Algebra(args[0]), _Algebra(key)).array
-        return [key, *(_reduce("sum", weight * v, dims, d) for v, d in zip(args[1:], c.dtypes[1:], strict=True))]
-
-    def scan(self, c: Carry, names: dict[str, Array], axis: Axis) -> Array:
-        value = self.spread(names[c.args[0]], (axis,))
-        return np.asarray(monoids()[c.name].accumulate(value, self.position[axis.name]))
-
-    def last(self, value: Array, axis: Axis) -> Array:
-        return np.take(value, [axis.extent - 1], self.position[axis.name])
+            return [(c.results[0], named.argreduce(c.name, first, over))]
+        key = named.reduce(twists()[c.name].key, first, over, c.dtypes[0])
+        sums = [named.twist(c.name, first, v, over, c.dtypes[0]) for v in rest]
+        return list(zip(c.results, [key, *sums], strict=True))
 
 
-def _reduce(monoid: str, x: Array, dims: tuple[int, ...], dtype: str) -> Array:
-    """Keeps the reduced dimensions with extent 1."""
-    row = monoids()[monoid]
-    shape = [1 if i in dims else n for i, n in enumerate(x.shape)]
-    if any(x.shape[d] == 0 for d in dims):
-        return np.full(shape, row.identity(dtype), x.dtype)
-    return np.asarray(row.numpy(x, dims)).reshape(shape)
-
-
-def _position(name: str, x: Array, dims: tuple[int, ...]) -> Array:
-    """Position of the first NaN, or else of the first best, in ``dims`` flattened in that order."""
-    moved = np.moveaxis(x, dims, range(-len(dims), 0))
-    flat = moved.reshape(*moved.shape[: -len(dims)], -1)
-    best = (np.argmax if name == "argmax" else np.argmin)(flat, axis=-1)
-    return best.astype(np.int64).reshape([1 if i in dims else n for i, n in enumerate(x.shape)])
-
-
-def _cast(x: Array, dtype: np.dtype[Any]) -> Array:
-    if dtype.kind == "b":
-        return np.asarray(x != 0)
-    if dtype.kind in "iu" and dtype.itemsize < 4 and x.dtype.kind not in "iub":
-        return np.asarray(x.astype(np.int32).astype(dtype))
-    return np.asarray(x.astype(dtype))
-
-
-@dataclass(frozen=True, slots=True)
-class _Algebra:
-    """The part of `emmy_eq.algebra` that weights of twists are written in, on arrays."""
-
-    array: Array
-
-    def __sub__(self, other: _Algebra) -> _Algebra:
-        return _Algebra(self.array - other.array)
-
-    def __mul__(self, other: _Algebra) -> _Algebra:
-        return _Algebra(self.array * other.array)
-
-    def __truediv__(self, other: _Algebra) -> _Algebra:
-        return _Algebra(self.array / other.array)
-
-    def exp(self) -> _Algebra:
-        return _Algebra(np.exp(self.array))
+def _extents(axes: Sequence[Axis]) -> Extents:
+    return {a.name: a.extent for a in axes}
