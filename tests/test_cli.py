@@ -1,0 +1,164 @@
+"""The command line: what it prints, its JSON, its exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emmy_eq import cli
+
+ROOT = Path(__file__).parent.parent
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = cli.main(words)
+    out = capsys.readouterr()
+    return code, out.out, out.err
+
+
+def run_json(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    code, out, err = run(capsys, *words, "--json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+def test_help_answers_without_torch() -> None:
+    """Ten times less than importing torch takes; the bound allows for a busy machine."""
+    start = time.perf_counter()
+    script = "import sys; from emmy_eq.cli import parser; parser().format_help(); assert not {'torch', 'numpy', 'egglog'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
+    assert time.perf_counter() - start < 1.0
+
+
+BAD: dict[str, tuple[list[str], str]] = {
+    "no program": (["compile"], "give either -c CODE or FILE.py:NAME"),
+    "two programs": (["compile", "-c", "1", "a.py:f"], "give either -c CODE or FILE.py:NAME"),
+    "syntax": (["compile", "-c", "torch.randn(4"], "Invalid input"),
+    "name": (["compile", "-c", "nosuch(torch.randn(4))"], "nosuch"),
+    "shape": (["compile", "-c", "torch.randn(2, 3) @ torch.randn(4, 5)"], "Invalid input"),
+    "no tensor": (["compile", "-c", "1 + 1"], "Invalid input"),
+    "target": (["compile", "-c", "torch.randn(4).exp()", "--target", "sm_13"], "sm_13"),
+    "accuracy": (["compile", "-c", "torch.randn(4).exp()", "--accuracy", "exact"], "strict, default, fast"),
+    "place": (["compile", "-c", "torch.randn(4).exp()", "--place", "maybe"], "auto, fuse, cut"),
+    "seam": (["compile", "-c", "torch.randn(4).exp()", "--place", "nosuch=cut"], "nosuch"),
+    "choice": (["compile", "-c", "torch.randn(4).exp()", "--place", "exp=maybe"], "maybe"),
+    "schedule": (["compile", "-c", "torch.randn(4).exp()", "--schedule", "WORK=t3", "--ir", "tile"], "WORK=t3"),
+    "schedule names": (["compile", "-c", "torch.randn(4).exp()", "--schedule", "a", "--schedule", "b"], "kernel's name"),
+    "file": (["compile", "nosuch.py:f"], "FILE.py:NAME"),
+    "rule": (["rules", "show", "nosuch"], "nosuch"),
+    "rule name": (["rules", "show"], "which rule"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_paragraph_and_exit_code_2(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words, expected = BAD[case]
+    code, out, err = run(capsys, *words)
+    assert code == 2, err
+    assert out == ""
+    assert expected in err
+    assert "Traceback" not in err
+    assert err.strip().count("\n") == 0
+
+
+def test_debug_gives_the_traceback() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "emmy_eq", "compile", "-c", "torch.randn(4).exp()", "--place", "maybe", "--debug"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "Traceback" in done.stderr
+
+
+def test_unsupported_operation_is_named_with_its_place(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "compile", "-c", "torch.fft.fft(torch.randn(8)).real")
+    assert code == 1
+    assert "fft" in err
+    assert "Traceback" not in err
+
+
+def test_json_has_the_stated_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    record = run_json(capsys, "compile", "-c", "torch.relu(torch.randn(16, 64) @ torch.randn(64, 16))", "--target", "sm_80")
+    (kernel,) = record["kernels"]
+    assert {"name", "identity", "loop_ops", "flops", "bytes"} <= kernel.keys()
+    assert kernel["loop_ops"]["store"] == 1
+    assert kernel["bytes"] == 4 * (16 * 64 + 64 * 16 + 16 * 16)
+    assert 2 * 16 * 64 * 16 <= kernel["flops"] <= 2 * 16 * 64 * 16 + 16 * 16  # the relu may count
+    assert {"rows", "classes", "saturated", "seconds"} <= record["egraph"].keys()
+    assert record["egraph"]["saturated"] is True
+    assert record["search"]["plans"] >= 1
+    assert record["search"]["seconds"] >= 0
+    assert record["target"] == "sm_80"
+
+
+def test_run_on_the_simulator_says_so_and_checks(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "run", "-c", "torch.softmax(torch.randn(4, 8), -1)", "--device", "sim", "--check")
+    assert code == 0
+    assert "simulator" in out
+    assert "float64" in out
+
+
+def test_run_json(capsys: pytest.CaptureFixture[str]) -> None:
+    record = run_json(capsys, "run", "-c", "torch.randn(4, 8).sum(1)", "--device", "sim", "--check")
+    assert record["device"] == "sim"
+    (output,) = record["outputs"]
+    assert output["shape"] == [4]
+    assert output["error"] <= output["limit"]
+
+
+def test_cuda_without_a_gpu_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    code, _, err = run(capsys, "run", "-c", "torch.randn(4).exp()", "--device", "cuda")
+    assert code == 2
+    assert "no CUDA device" in err
+
+
+def test_file_and_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text("import torch\n\ndef double(x):\n    return x + x\n\nexample_inputs = (torch.randn(8),)\n")
+    record = run_json(capsys, "compile", f"{file}:double")
+    assert record["kernels"][0]["loop_ops"]["store"] == 1
+    given = run_json(capsys, "compile", f"{file}:double", "--inputs", "torch.randn(3, 5)")
+    assert given["kernels"][0]["bytes"] == 2 * 4 * 15
+
+
+def test_targets(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "targets")
+    assert code == 0
+    assert all(name in out for name in ("sm_80", "sm_89", "sm_90a", "sm_120"))
+
+
+def test_rules_list_and_show(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "rules", "list")
+    assert code == 0
+    names = [line.split()[0] for line in out.splitlines()[2:] if line]
+    assert len(names) == len(set(names)) > 5
+    code, out, _ = run(capsys, "rules", "show", names[0])
+    assert code == 0
+    assert names[0] in out
+
+
+def test_rules_check_one(capsys: pytest.CaptureFixture[str]) -> None:
+    record = run_json(capsys, "rules", "check", "factor_out_of_sum")
+    assert record["factor_out_of_sum"]["passed"] is True
+
+
+def test_verbose_shows_rewrites_as_diffs(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "compile", "-c", "x = torch.randn(8); x + x + x * 2", "-vv")
+    assert code == 0
+    assert "@@" in out
+
+
+def test_explore_lists_plans(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "explore", "-c", "(torch.randn(16, 64) @ torch.randn(64, 64)) @ torch.randn(64, 16)")
+    assert code == 0
+    assert out.splitlines()[0].split()[:1] == ["plan"]
