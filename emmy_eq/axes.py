@@ -44,7 +44,7 @@ def dear(node: Node) -> bool:
 def infer(program: Program, limit: int = MAX_AXES) -> Axes:
     """The axes of ``program``; raises `Unsupported` where more than ``limit`` would be alive at once.
 
-    Operands of Reduce and Scan must be computed (`to_terms.with_domains` sees to it), so that their axes are never refused.
+    An IndexMap must have one reader, and a Reduce or Scan no Input as operand (`to_terms.private_maps` sees to both).
     """
     links = list(_links(program))
     splits = _Splits(program)

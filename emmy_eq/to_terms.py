@@ -29,44 +29,44 @@ _Read = Callable[[int, Index], Val]
 
 def to_terms(program: Program) -> TermProgram:
     """The terms of ``program``, unfused; raises `Unsupported` where its tensors have too many axes."""
-    program = with_domains(program)
+    program = private_maps(program)
     return _Lowering(program, infer(program)).run()
 
 
-def with_domains(program: Program) -> Program:
-    """``program`` where what is reduced, scanned, gathered from or returned is never an Input, Const or Iota itself but a copy with axes.
+def private_maps(program: Program) -> Program:
+    """``program`` where every read through an IndexMap has an IndexMap of its own, and so have reductions, scans and outputs of an Input.
 
-    An input's own axes may be refused to a reader; those of a copy are the reader's.
+    Two readers of one expanded tensor need not share the axis that it is expanded by (V's head dim is not K's), and an
+    input's own axes may be refused to a reader, those of a private copy never.
     """
     nodes: list[Node] = []
     origin: list[int] = []  # new node -> old node, for names and sources
-    at: list[int] = []  # old node -> new node
+    at: dict[int, int] = {}  # old node -> new node
 
     def add(node: Node, old: int) -> int:
         nodes.append(node)
         origin.append(old)
         return len(nodes) - 1
 
-    def copied(arg: int, old: int) -> int:
+    def operand(arg: int, copy: bool = False) -> int:
         source = program.nodes[arg]
-        if not isinstance(source, Input | Const | Iota):
-            return at[arg]
-        index = tuple(ix.var(f"d{d}") for d in range(len(source.shape)))
-        return add(IndexMap(at[arg], index, source.shape, source.dtype), old)
+        if isinstance(source, IndexMap):
+            return add(replace(source, arg=operand(source.arg)), arg)
+        if copy and isinstance(source, Input | Const | Iota):
+            return add(IndexMap(at[arg], tuple(ix.var(f"d{d}") for d in range(len(source.shape))), source.shape, source.dtype), arg)
+        return at[arg]
 
     for n, node in enumerate(program.nodes):
+        if isinstance(node, IndexMap):
+            continue
         if isinstance(node, Reduce | Scan):
-            new: Node = replace(node, arg=copied(node.arg, n))
+            node = replace(node, arg=operand(node.arg, copy=True))
         elif isinstance(node, Elementwise):
-            new = replace(node, args=tuple(at[a] for a in node.args))
-        elif isinstance(node, IndexMap):
-            new = replace(node, arg=at[node.arg])
+            node = replace(node, args=tuple(operand(a) for a in node.args))
         elif isinstance(node, Gather):
-            new = replace(node, arg=at[node.arg], indices=tuple(at[a] for a in node.indices))
-        else:
-            new = node
-        at.append(add(new, n))
-    outputs = tuple(Output(copied(o.node, o.node), o.alias) for o in program.outputs)
+            node = replace(node, arg=operand(node.arg), indices=tuple(operand(a) for a in node.indices))
+        at[n] = add(node, n)
+    outputs = tuple(Output(operand(o.node, copy=True), o.alias) for o in program.outputs)
     return Program(tuple(nodes), outputs, tuple(program.names[o] for o in origin), tuple(program.sources[o] for o in origin))
 
 
