@@ -131,7 +131,8 @@ class _Lowering:
         if isinstance(node, Reduce):
             return self.reduction(n, node)
         if isinstance(node, Scan):
-            return tm.scan(node.op, self.read(node.arg, self.own(n)), self.mask(self.dims[n][node.dim]))
+            operand, along = self.read(node.arg, self.own(n)), self.mask(self.dims[n][node.dim])
+            return tm.scan(node.op, operand, along) if along else operand
         return self.compute(n, self.own(n), self.read)
 
     def reduction(self, n: int, node: Reduce) -> Val:
