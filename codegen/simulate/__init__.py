@@ -14,10 +14,11 @@ import numpy as np
 
 from emmy_eq.codegen import kernel_ir as ir
 from emmy_eq.codegen.kernel_ir import walk
-from emmy_eq.codegen.simulate import engine, values
+from emmy_eq.codegen.simulate import control, tma, values
 from emmy_eq.codegen.simulate.faults import Fault as _Fault
 from emmy_eq.codegen.simulate.faults import KernelFault as KernelFault
 from emmy_eq.codegen.simulate.memory import Memory, Outside
+from emmy_eq.codegen.simulate.state import Blocks
 from emmy_eq.errors import InvalidInput
 from emmy_eq.ops import DTYPES
 
@@ -99,12 +100,13 @@ def _groups(kernel: ir.Kernel) -> Iterator[np.ndarray[Any, Any]]:
 
 
 def _run_group(kernel: ir.Kernel, group: np.ndarray[Any, Any], memory: dict[str, Memory], outside: Outside) -> None:
-    blocks = engine.Blocks(kernel, group, memory, outside)
+    blocks = Blocks(kernel, group, memory, outside)
     before = -1
     try:
-        for _ in blocks.run(kernel.body, blocks.env, blocks.everyone):
+        for _ in control.run(blocks, kernel.body, blocks.env, blocks.everyone):
             if blocks.steps == before:
                 raise _Fault("deadlock", "every warp that has not ended waits")
             before = blocks.steps
+        tma.finish(blocks)
     except _Fault as f:
         raise blocks.fault(f) from None
