@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from emmy_eq import encode, ops, terms
+from emmy_eq import encode, terms
 from emmy_eq.algebra import Axes, Val
-from emmy_eq.rule import Rule
+from emmy_eq.rule import Kind, Rule
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class AxesPattern(Axes):
 
 
 @dataclass(frozen=True, slots=True)
-class DtypePattern:
+class NamePattern:
     text: str
 
     def is_float(self) -> str:
@@ -89,7 +89,7 @@ class Pattern(Val):
         return self._new(f"(Twist {_name(name)} {self.text} {v.text} {k.text})")
 
     def cast(self, dtype: Any) -> Self:
-        return self._new(f"(Cast {dtype.text if isinstance(dtype, DtypePattern) else encode.code(dtype)} {self.text})")
+        return self._new(f"(Cast {dtype.text if isinstance(dtype, NamePattern) else encode.code(dtype)} {self.text})")
 
     def like(self, value: float) -> Self:
         self.premises.require_dtype(self.text)
@@ -110,11 +110,17 @@ class Pattern(Val):
         return f"(!= (& (dtype {self.text}) {encode.REALS}) 0)"
 
     def has_dtype(self, dtype: Any) -> str:
-        return f"(= (dtype {self.text}) {dtype.text if isinstance(dtype, DtypePattern) else encode.code(dtype)})"
+        return f"(= (dtype {self.text}) {dtype.text if isinstance(dtype, NamePattern) else encode.code(dtype)})"
 
 
 def _name(x: Any) -> str:
-    return x.text if isinstance(x, DtypePattern) else f'"{x}"'
+    return x.text if isinstance(x, NamePattern) else f'"{x}"'
+
+
+def _variable(name: str, kind: Kind, premises: _Premises) -> Any:
+    if kind == "axes":
+        return AxesPattern(name)
+    return NamePattern(name) if kind in ("monoid", "dtype") else Pattern(name, premises)
 
 
 def to_egglog(rule: Rule) -> str:
@@ -122,8 +128,7 @@ def to_egglog(rule: Rule) -> str:
     texts: list[str] = []
     for dtype in ("f32", "f64"):
         premises = _Premises(dtype)
-        make = {"val": lambda n: Pattern(n, premises), "axes": AxesPattern, "monoid": DtypePattern, "dtype": DtypePattern}  # noqa: B023
-        eq = rule.body(*(make[kind](name) for name, kind in rule.args))
+        eq = rule.body(*(_variable(name, kind, premises) for name, kind in rule.args))
         directions = [(eq.lhs, eq.rhs, rule.name), (eq.rhs, eq.lhs, f"{rule.name}.back")]
         for lhs, rhs, name in directions[: 2 if eq.both else 1]:
             suffix = f".{dtype}" if premises.has_constants else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -111,8 +111,8 @@ def _enode(name: str, cells: Sequence[Any], encoded: encode.Encoding, axes: Axis
     return ENode(name.lower(), tuple(cells[1:-1]), (cells[0], cells[-1]))
 
 
-def _digests(nodes: Mapping[Any, Sequence[ENode]]) -> tuple[dict[Any, bytes], list[Any]]:
-    """The digest of every class, and the classes with children first: layer d holds those whose shallowest term has depth d."""
+def by_depth(nodes: Mapping[Any, Sequence[ENode]]) -> Iterator[list[tuple[Any, ENode]]]:
+    """Layer by layer, the members all of whose children's classes occurred in earlier layers; a class may occur again later."""
     users: dict[Any, list[tuple[Any, ENode]]] = defaultdict(list)
     missing: dict[int, int] = {}
     layer: list[tuple[Any, ENode]] = []
@@ -124,23 +124,30 @@ def _digests(nodes: Mapping[Any, Sequence[ENode]]) -> tuple[dict[Any, bytes], li
                 layer.append((cls, node))
             for child in children:
                 users[child].append((cls, node))
+    known: set[Any] = set()
+    while layer:
+        yield layer
+        new = dict.fromkeys(cls for cls, _ in layer if cls not in known)
+        known.update(new)
+        layer = []
+        for user, node in (use for cls in new for use in users[cls]):
+            missing[id(node)] -= 1
+            if missing[id(node)] == 0:
+                layer.append((user, node))
+
+
+def _digests(nodes: Mapping[Any, Sequence[ENode]]) -> tuple[dict[Any, bytes], list[Any]]:
+    """The digest of every class, and the classes with children first."""
     digest: dict[Any, bytes] = {}
     order: list[Any] = []
-    while layer:
+    for layer in by_depth(nodes):
         found: dict[Any, bytes] = {}
         for cls, node in layer:
             if cls not in digest:
                 key = _node_digest(node, digest)
                 found[cls] = min(key, found.get(cls, key))
         digest |= found
-        new = sorted(found, key=digest.__getitem__)
-        order += new
-        layer = []
-        for cls in new:
-            for user, node in users[cls]:
-                missing[id(node)] -= 1
-                if missing[id(node)] == 0:
-                    layer.append((user, node))
+        order += sorted(found, key=digest.__getitem__)
     return digest, order
 
 

@@ -16,14 +16,33 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import Any, Literal, NewType
+from typing import Any, Literal
 
 from emmy_eq.algebra import Axes, Val
 
-Monoid = NewType("Monoid", str)
-Dtype = NewType("Dtype", str)
-Kind = Literal["val", "axes", "monoid", "dtype"]
-_KINDS: dict[Any, Kind] = {Val: "val", Axes: "axes", Monoid: "monoid", Dtype: "dtype"}
+
+
+class Bool(Val):
+    """A `Val` of dtype bool, for annotations."""
+
+
+class Int(Val):
+    """A `Val` of dtype i64, for annotations."""
+
+
+class Monoid(str):
+    """The name of a row of `emmy_eq.ops.monoids`."""
+
+
+class Dtype(str):
+    """The name of a dtype."""
+
+    def is_float(self) -> Any:
+        """Guard: one of the dtypes that real arithmetic is done in."""
+        return self in ("f32", "f64")
+
+
+Kind = Literal["val", "bool", "int", "axes", "monoid", "dtype"]
 
 
 class Rounding(IntEnum):
@@ -43,6 +62,9 @@ class Phase(StrEnum):
     ALGEBRA = "algebra"
     TWIST = "twist"
     CUT = "cut"
+
+
+_KINDS: dict[Any, Kind] = {Val: "val", Bool: "bool", Int: "int", Axes: "axes", Monoid: "monoid", Dtype: "dtype"}
 
 
 @dataclass(frozen=True, slots=True)

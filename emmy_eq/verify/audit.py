@@ -1,0 +1,165 @@
+"""L6: all members of every class of a saturated e-graph are the same function, modulo primes.
+
+Inputs are keyed hashes of their coordinates, so no buffer is made, whatever its shape.  Axes are sampled at a few
+positions.  A renamed read evaluates the stored value anew, at the coordinates that the reader asks for.  Members are
+compared children first, each computed from its children's first members: the first class that disagrees names the
+culprit, since everything below it agrees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from emmy_eq import index as ix
+from emmy_eq.egraph import ENode, Saturated
+from emmy_eq.index import Idx
+from emmy_eq.readback import by_depth
+from emmy_eq.verify import field
+from emmy_eq.verify.field import Parts, Residue
+from emmy_eq.verify.space import AxisSet, Space, bits, key_of, mix
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """A class whose children's members agree and whose own members do not: some rule that joined it is wrong."""
+
+    cls: int
+    first: str
+    second: str
+
+    def __str__(self) -> str:
+        return f"class {self.cls}: {self.first} differs from {self.second}"
+
+
+def audit(saturated: Saturated, samples: int = 2, key: int = 0) -> Culprit | None:
+    """The first culprit, or None where all classes hold; ``key`` draws the inputs' values and every keyed function."""
+    space = Space.sampled([a.extent for a in saturated.axes.axes], samples, key)
+    first: dict[int, ENode] = {}
+    for layer in by_depth(dict(enumerate(saturated.classes))):
+        for cls, node in layer:
+            first.setdefault(cls, node)
+    here = _Evaluator(saturated, space, first, space.positions())
+    for cls, chosen in first.items():
+        expected = here.value(cls)
+        if (axis := expected.varies_along(~saturated.free[cls])) is not None:
+            return Culprit(cls, show(saturated, chosen), f"a value that does not depend on axis {saturated.axes.axes[axis].name}")
+        for node in saturated.classes[cls]:
+            if node is not chosen and not expected.agrees(here.node(node, saturated.dtype[cls])):
+                return Culprit(cls, show(saturated, chosen), show(saturated, node))
+    return None
+
+
+def show(saturated: Saturated, node: ENode, depth: int = 2) -> str:
+    """A member, with its children spelled by their first members down to ``depth``."""
+    if depth < 0:
+        return "..."
+    children = ", ".join(show(saturated, saturated.classes[c][0], depth - 1) for c in node.children)
+    attr = node.attr
+    if node.op == "load":
+        buf, *rest = attr
+        name = "stored" if buf == "stored" else buf.name
+        attr = f"{name}[{', '.join(map(ix.show, rest[-1]))}]"
+    return f"{node.op}{'' if attr is None else f'[{attr}]'}({children})"
+
+
+class _Evaluator:
+    """Values of classes where axis a has the coordinates ``at[a]``; renamed reads and bound axes make evaluators of their own."""
+
+    def __init__(self, saturated: Saturated, space: Space, first: Mapping[int, ENode], at: Mapping[int, Any]) -> None:
+        self.saturated = saturated
+        self.space = space
+        self.first = first
+        self.at = at
+        self.known: dict[int, Residue] = {}
+        self.others: dict[Any, _Evaluator] = {}
+
+    def value(self, cls: int) -> Residue:
+        """The class's value through its shallowest term, so that it ends."""
+        pending = [cls]
+        while pending:
+            node = self.first[pending[-1]]
+            missing = [c for c in self.direct(node) if c not in self.known]
+            if missing:
+                pending += missing
+                continue
+            done = pending.pop()
+            if done not in self.known:
+                self.known[done] = self.node(node, self.saturated.dtype[done])
+        return self.known[cls]
+
+    def direct(self, node: ENode) -> tuple[int, ...]:
+        """The children that ``node`` needs at these same coordinates."""
+        if node.op in _BINDERS:
+            return ()
+        return node.children[:-1] if node.op == "load" and node.attr[0] == "stored" else node.children
+
+    def node(self, node: ENode, dtype: str) -> Residue:
+        """``node`` from its children's classes."""
+        if node.op == "lit":
+            return self.residue(field.constant(dtype, node.attr, self.space), dtype)
+        if node.op == "iota":
+            return self.residue((self.index(node.attr, []),), dtype)
+        if node.op in _BINDERS:
+            return self.bind(node)
+        args = [self.value(c) for c in self.direct(node)]
+        if node.op == "load":
+            return self.load(node, [a.parts[0] for a in args], dtype)
+        return args[0].cast(dtype) if node.op == "cast" else args[0].call(node.op, *args[1:])
+
+    def residue(self, parts: Parts, dtype: str) -> Residue:
+        return Residue(parts, dtype, 0, self.space)
+
+    def index(self, idx: Idx, gathered: Sequence[Any]) -> Any:
+        env = {a.name: self.at[a.id] for a in self.saturated.axes.axes} | {f"g{n}": g for n, g in enumerate(gathered)}
+        return np.asarray(ix.evaluate(idx, env), np.int64) + self.space.origin()
+
+    def load(self, node: ENode, gathered: list[Any], dtype: str) -> Residue:
+        buf, *rest = node.attr
+        where = [self.index(i, gathered) for i in rest[-1]]
+        if buf != "stored":
+            point = self.space.origin().astype(np.uint64)
+            for dim, x in enumerate(where):
+                point = mix(point + x.astype(np.uint64), key_of(f"{buf.name}.{dim}", self.space.key))
+            return self.residue(field.hashed(dtype, point, key_of(buf.name, self.space.key)), dtype)
+        stored, axes = node.children[-1], bits(rest[0])
+        if all(i == ix.var(self.saturated.axes.axes[a].name) for a, i in zip(axes, rest[1], strict=True)):
+            return self.value(stored)
+        shape = np.broadcast_shapes(*(x.shape for x in where))
+        points = [np.broadcast_to(x, shape).reshape(-1, *[1] * (self.space.rank - 1)) for x in where]
+        there = self.elsewhere((*node.children[:-1], rest), dict(zip(axes, points, strict=True))).value(stored)
+        full = [np.broadcast_to(p, (points[0].shape[0], *[1] * (self.space.rank - 1))) for p in there.parts]
+        return self.residue(tuple(p.reshape(shape) for p in full), dtype)
+
+    def elsewhere(self, key: Any, at: Mapping[int, Any]) -> _Evaluator:
+        """The evaluator with other coordinates for some axes; the rest are at their samples."""
+        if key not in self.others:
+            self.others[key] = _Evaluator(self.saturated, self.space, self.first, self.space.positions() | at)
+        return self.others[key]
+
+    def bound(self, mask: int) -> _Evaluator:
+        """The evaluator with the axes of ``mask`` at their samples."""
+        own = self.space.positions()
+        if all(np.array_equal(self.at[a], own[a]) for a in bits(mask)):
+            return self
+        return self.elsewhere(mask, {a: x for a, x in self.at.items() if not mask >> a & 1})
+
+    def bind(self, node: ENode) -> Residue:
+        name, mask = node.attr
+        k = AxisSet(mask, self.space.extents)
+        inner = self.bound(mask)
+        args = [inner.value(c) for c in node.children]
+        if node.op == "reduce":
+            return args[0].reduce(name, k)
+        if node.op == "twist":
+            return args[0].twist(name, args[1], k)
+        if node.op == "argreduce":
+            return args[0].argreduce(name, k)
+        (axis,) = bits(mask)
+        return args[0].scan(name, k).pick(axis, self.at[axis])
+
+
+_BINDERS = frozenset({"reduce", "argreduce", "scan", "twist"})

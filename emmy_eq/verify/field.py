@@ -1,0 +1,259 @@
+"""Values modulo a chain of primes: the algebra's reading in which an identity of real functions is exact, so that one
+random draw refutes a false one with error at most degree/2^58 (Schwartz, Zippel).
+
+p0 = 2 p1 + 1, p1 = 2 p2 + 1, p2 = 2 p3 + 1, all prime.  A float is a residue modulo each p.  exp(x) modulo p_i is
+4^(x mod p_(i+1)): 4 has order p_(i+1) there, hence exp(a + b) = exp(a) exp(b), and exponentials nest three deep.  Maximum
+and minimum follow a keyed total order, so they are a lattice, but know nothing of addition.  sqrt is x^((p+1)/4): a
+root of residues, and multiplicative.  Other functions are keyed hashes.  Integers and bools are themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+from itertools import accumulate
+from typing import Any, Self
+
+import numpy as np
+
+from emmy_eq import ops, terms
+from emmy_eq.algebra import Val
+from emmy_eq.verify.space import AxisSet, Space, bits, key_of, mix
+
+PRIMES = (2305843009211318399, 1152921504605659199, 576460752302829599, 288230376151414799)
+INFINITY = key_of("infinity", 1) % PRIMES[-1]  # +inf, and its negation -inf: the ends of the keyed order
+GENERATOR = 4
+
+Parts = tuple[Any, ...]  # one array a prime (Python ints); integers and bools have one array, of int64 or bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Residue(Val):
+    """A value over ``space``; ``mask`` holds the axes that it may depend on."""
+
+    parts: Parts
+    dtype: str
+    mask: int
+    space: Space
+
+    def _make(self, parts: Parts, dtype: str, mask: int) -> Self:
+        return type(self)(parts, dtype, mask, self.space)
+
+    def _op(self, name: str, *others: Self) -> Self:
+        args = (self, *others)
+        mask = reduce(int.__or__, (a.mask for a in args))
+        row = ops.ops()[name]
+        if name == "where":
+            parts = tuple(np.where(self.parts[0], a, b) for a, b in zip(others[0].parts, others[1].parts, strict=False))
+            return self._make(parts, others[1].dtype, mask)
+        dtype = args[-1].dtype if row.result == "same" else row.result
+        if args[-1].dtype not in ops.FLOATS:
+            with np.errstate(all="ignore"):
+                return self._make((row.numpy(*(a.parts[0] for a in args)),), dtype, mask)
+        return self._make(_float_op(name, [a.parts for a in args], self.space.key), dtype, mask)
+
+    def _reduce(self, monoid: Any, k: AxisSet) -> Self:
+        out = self
+        for axis in bits(k.mask):
+            steps = out._steps(monoid, axis)
+            out = self._make(steps[-1] if steps else out._identity(monoid, axis), self.dtype, out.mask & ~(1 << axis))
+        return out
+
+    def _scan(self, monoid: Any, k: AxisSet) -> Self:
+        (axis,) = bits(k.mask)
+        steps = self._steps(monoid, axis)
+        parts = tuple(np.concatenate(p, axis=1 + axis) for p in zip(*steps, strict=True)) if steps else self.parts
+        return self._make(parts, self.dtype, self.mask | k.mask)
+
+    def argreduce(self, name: str, k: AxisSet) -> Residue:
+        """The position of the first best sample among the axes of ``k`` flattened in ascending order."""
+        axes = bits(k.mask)
+        rank = _order(self.parts[0], self.space.key) if self.dtype in ops.FLOATS else self.parts[0]
+        rank = np.moveaxis(self.space.spread(rank, k.mask), [1 + a for a in axes], range(-len(axes), 0))
+        flat = rank.reshape(*rank.shape[: rank.ndim - len(axes)], -1)
+        best = (np.argmax if name == "argmax" else np.argmin)(flat, axis=-1)
+        position = np.zeros((), np.int64)
+        for a in axes:
+            position = np.add.outer(position * self.space.extents[a], np.asarray(self.space.samples[a]))
+        found = np.expand_dims(position.reshape(-1)[best], [1 + a for a in axes])
+        return self._make((found,), "i64", self.mask & ~k.mask)
+
+    def pick(self, axis: int, at: Any) -> Residue:
+        """This value, known at the samples of ``axis``, at the last sample that is not beyond ``at``."""
+        last = np.searchsorted(self.space.samples[axis], at, side="right") - 1
+        out = tuple(np.take(p, [0], axis=1 + axis) for p in self.parts)
+        for n in range(1, len(self.space.samples[axis])):
+            out = tuple(np.where(last >= n, np.take(p, [n], axis=1 + axis), o) for p, o in zip(self.parts, out, strict=True))
+        return self._make(out, self.dtype, self.mask)
+
+    def varies_along(self, mask: int) -> int | None:
+        """Some axis of ``mask`` that the value does vary along, if there is one."""
+        for axis in range(self.space.rank - 1):
+            if mask >> axis & 1 and any(np.any(p != np.take(p, [0], axis=1 + axis)) for p in self.parts if p.shape[1 + axis] > 1):
+                return axis
+        return None
+
+    def _steps(self, monoid: str, axis: int) -> list[Parts]:
+        """What a fold along ``axis`` holds after each sample."""
+        combine = ops.monoids()[monoid].combine
+        spread = [self.space.spread(p, 1 << axis) for p in self.parts]
+        if monoid == "sum":
+            spread = [p * self.space.weights(axis).astype(p.dtype) for p in spread]
+        count = len(self.space.samples[axis])
+        each = (self._make(tuple(np.take(p, [n], axis=1 + axis) for p in spread), self.dtype, 0) for n in range(count))
+        return [step.parts for step in accumulate(each, lambda a, b: a._op(combine, b))]
+
+    def _identity(self, monoid: str, axis: int) -> Parts:
+        unit = self.like(ops.monoids()[monoid].identity(self.dtype)).parts
+        shape = [1 if d == 1 + axis else n for d, n in enumerate(self.parts[0].shape)]
+        return tuple(np.broadcast_to(u, shape) for u in unit[: len(self.parts)])
+
+    def _twist(self, name: str, v: Self, k: AxisSet) -> Self:
+        row = ops.twists()[name]
+        return (row.weight(self, self.reduce(row.key, k)) * v).sum(k)
+
+    def cast(self, dtype: Any) -> Self:
+        was, to = self.dtype in ops.FLOATS, dtype in ops.FLOATS
+        if was and to:
+            return self._make(self.parts, dtype, self.mask)
+        if to:
+            whole = self.parts[0].astype(np.int64).astype(object)
+            return self._make(tuple(whole % p for p in PRIMES), dtype, self.mask)
+        if dtype == "bool":
+            return self._make((self.parts[0] != 0,), dtype, self.mask)
+        whole = (mix(self.parts[0], key_of("cast", self.space.key)) % np.uint64(1 << 20)).astype(np.int64) if was else self.parts[0]
+        return self._make((np.asarray(whole).astype(ops.DTYPES[dtype]),), dtype, self.mask)
+
+    def like(self, value: float) -> Self:
+        return self._make(constant(self.dtype, terms.to_bits(self.dtype, value), self.space), self.dtype, 0)
+
+    def count(self, k: AxisSet) -> Self:
+        points = 1
+        for axis in bits(k.mask):
+            points *= self.space.extents[axis]
+        return self.like(points)
+
+    def stored(self, m: AxisSet) -> Self:
+        return self
+
+    @property
+    def free(self) -> AxisSet:
+        return AxisSet(self.mask, self.space.extents)
+
+    def is_float(self) -> bool:
+        return self.dtype in ("f32", "f64")
+
+    def has_dtype(self, dtype: Any) -> bool:
+        return bool(self.dtype == dtype)
+
+    def agrees(self, other: Residue) -> bool:
+        """Whether both are the same function, as far as both know (an exponential knows one prime less)."""
+        return self.dtype == other.dtype and all(
+            bool(np.all(np.equal(a, b))) for a, b in zip(self.parts, other.parts, strict=False)
+        )
+
+
+def constant(dtype: str, bits_: int, space: Space) -> Parts:
+    """The residues of a literal."""
+    value = terms.from_bits(dtype, bits_)
+    shape = [1] * space.rank
+    if dtype not in ops.FLOATS:
+        return (np.full(shape, value),)
+    exact = float(value)
+    if np.isfinite(exact):
+        ratio = Fraction(exact)
+        return tuple(np.full(shape, ratio.numerator * pow(ratio.denominator, -1, p) % p, object) for p in PRIMES)
+    end = {np.inf: INFINITY, -np.inf: -INFINITY}.get(exact, 7 * INFINITY)
+    return tuple(np.full(shape, end % p, object) for p in PRIMES)
+
+
+def random(dtype: str, mask: int, space: Space, name: str) -> Residue:
+    """A value that varies over ``mask``, the same for the same name and key."""
+    point = np.zeros([1] * space.rank, np.uint64)
+    for axis in bits(mask):
+        point = mix(point + space.along(axis, space.samples[axis]).astype(np.uint64), key_of(f"{name}.{axis}", space.key))
+    return Residue(hashed(dtype, point, key_of(name, space.key)), dtype, mask, space)
+
+
+def hashed(dtype: str, point: Any, key: int) -> Parts:
+    """Residues from hashed coordinates; integers are small, so that they may index."""
+    if dtype == "bool":
+        return ((mix(point, key) & np.uint64(1)).astype(np.bool_),)
+    if dtype not in ops.FLOATS:
+        return ((mix(point, key) % np.uint64(5)).astype(ops.DTYPES[dtype]),)
+    return tuple(mix(point, key_of(f"p{n}", key)).astype(object) % p for n, p in enumerate(PRIMES))
+
+
+def _order(part: Any, key: int) -> Any:
+    """The keyed order's rank of every residue modulo p0: -inf least, +inf greatest."""
+    rank = (mix(part, key_of("order", key)) >> np.uint64(1)) + np.uint64(1)
+    rank = np.where(part == INFINITY, np.uint64((1 << 64) - 1), rank)
+    return np.where(part == PRIMES[0] - INFINITY, np.uint64(0), rank)
+
+
+_POW = np.frompyfunc(pow, 3, 1)
+
+_RING: dict[str, Callable[..., Any]] = {
+    "add": lambda p, a, b: (a + b) % p,
+    "sub": lambda p, a, b: (a - b) % p,
+    "mul": lambda p, a, b: a * b % p,
+    "fma": lambda p, a, b, c: (a * b + c) % p,
+    "neg": lambda p, a: -a % p,
+    "div": lambda p, a, b: a * _POW(b, p - 2, p) % p,  # x / 0 is 0, which no random draw meets
+    "reciprocal": lambda p, a: _POW(a, p - 2, p),
+    "sqrt": lambda p, a: _POW(a, (p + 1) // 4, p),
+    "rsqrt": lambda p, a: _POW(_POW(a, (p + 1) // 4, p), p - 2, p),
+}
+
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "maximum": np.greater_equal, "minimum": np.less_equal,
+}  # fmt: skip
+
+
+def _float_op(name: str, args: list[Parts], key: int) -> Parts:
+    if name in _RING:
+        return tuple(_RING[name](p, *column) for p, *column in zip(PRIMES, *args, strict=False))
+    if name == "exp":
+        return _exp(args[0], key)
+    if name == "sigmoid":
+        e = _exp(_float_op("neg", args, key), key)
+        return _float_op("reciprocal", [tuple((x + 1) % p for x, p in zip(e, PRIMES, strict=False))], key)
+    if name == "pow":
+        return _power(args[0], args[1], key)
+    if name == "abs":
+        return _float_op("maximum", [args[0], _float_op("neg", args, key)], key)
+    if name in ("eq", "ne"):
+        return (ops.ops()[name].numpy(args[0][0], args[1][0]).astype(np.bool_),)
+    if name in ("isnan", "isinf"):
+        at_end = (args[0][0] == INFINITY) | (args[0][0] == PRIMES[0] - INFINITY)
+        return (np.asarray(at_end if name == "isinf" else args[0][0] == 7 * INFINITY % PRIMES[0], np.bool_),)
+    if name in _COMPARE:
+        holds = _COMPARE[name](*(_order(a[0], key) for a in args))
+        return (holds,) if name in ("lt", "le", "gt", "ge") else tuple(np.where(holds, a, b) for a, b in zip(*args, strict=False))
+    return _hash(name, args, key)
+
+
+def _exp(x: Parts, key: int) -> Parts:
+    if len(x) == 1:
+        return _hash("exp", [x], key)
+    return tuple(_POW(GENERATOR, exponent, p) for exponent, p in zip(x[1:], PRIMES, strict=False))
+
+
+def _power(base: Parts, exponent: Parts, key: int) -> Parts:
+    """A small whole exponent means repeated multiplication; any other is a keyed hash."""
+    value = exponent[0].flat[0] if exponent[0].size == 1 else None
+    if value is None or not value < 64:
+        return _hash("pow", [base, exponent], key)
+    return tuple(_POW(b, value, p) for b, p in zip(base, PRIMES, strict=False))
+
+
+def _hash(name: str, args: list[Parts], key: int) -> Parts:
+    out = []
+    for n, (p, *column) in enumerate(zip(PRIMES, *args, strict=False)):
+        h = np.zeros((), np.uint64)
+        for a in column:
+            h = mix(h ^ a.astype(np.uint64), key_of(f"{name}{n}", key))
+        out.append(h.astype(object) % p)
+    return tuple(out)
