@@ -288,6 +288,7 @@ class _Printer:
     def __init__(self, axes: AxisTable) -> None:
         self.axes = axes
         self.names: dict[Stored, str] = {}
+        self.orders: dict[Stored, list[int]] = {}  # memory order, as positions among the ascending axes
         self.lets: dict[Val, str] = {}
         self.lines: list[str] = []
 
@@ -295,8 +296,7 @@ class _Printer:
         self.lines.append("axes " + ", ".join(f"{a.name}={a.extent}" for a in self.axes.axes))
         self.lines.extend(f"input {b.name}: {b.dtype}{list(b.shape)}" for b in p.inputs)
         for name, load, order in p.seams:
-            stored = load.attr[0]
-            self.define(stored, name, [a.name for a in order])
+            self.define(load.attr[0], name, [a.id for a in order])
         for load, again in p.equalities:
             left = self.text(load)
             self.share([again])
@@ -306,24 +306,21 @@ class _Printer:
             stored = by_value.get(id(r.val))
             body = self.names[stored] if stored is not None else self.text(r.val)
             alias = f" in {r.alias}" if r.alias is not None else ""
-            self.lines.append(f"{r.name}{alias}: {r.val.dtype}{list(r.shape)} over [{', '.join(a.name for a in r.axes)}] = {body}")
+            self.lines.append(f"{r.name}{alias}: {r.val.dtype}{list(r.shape)} over [{self.axis_names([a.id for a in r.axes])}] = {body}")
         return "\n".join(self.lines)
 
     def val(self, v: Val) -> str:
         for term in topological([v]):
             if term.op == "load" and isinstance(term.attr[0], Stored) and term.attr[0] not in self.names:
-                self.define(term.attr[0], "t", self.mask(term.attr[0].mask))
+                self.define(term.attr[0], f"t{len(self.names)}", self.ids(term.attr[0].mask))
         self.share([v])
         return "\n".join([*self.lines, self.text(v)])
 
-    def define(self, stored: Stored, name: str, order: Sequence[str]) -> None:
-        taken = set(self.names.values())
-        if name in taken or name == "t":
-            name = next(n for k in range(len(taken) + 1) if (n := f"{name}{k}") not in taken)
+    def define(self, stored: Stored, name: str, order: Sequence[int]) -> None:
         self.share([stored.val])
-        line = f"{name}[{', '.join(order)}]: {stored.val.dtype} = {self.text(stored.val)}"
+        self.lines.append(f"{name}[{self.axis_names(order)}]: {stored.val.dtype} = {self.text(stored.val)}")
         self.names[stored] = name
-        self.lines.append(line)
+        self.orders[stored] = [self.ids(stored.mask).index(i) for i in order]
 
     def share(self, roots: Sequence[Val]) -> None:
         """A line of its own for every compound term that is used twice below ``roots``."""
@@ -335,9 +332,12 @@ class _Printer:
                 self.lets[v] = f"v{len(self.lets)}"
                 self.lines.append(f"  {self.lets[v]} = {text}")
 
-    def mask(self, mask: int) -> list[str]:
+    def ids(self, mask: int) -> list[int]:
+        return [i for i in range(mask.bit_length()) if mask >> i & 1]
+
+    def axis_names(self, ids: Sequence[int]) -> str:
         known = {a.id: a.name for a in self.axes.axes}
-        return [known.get(i, f"a{i}") for i in range(mask.bit_length()) if mask >> i & 1]
+        return ", ".join(known.get(i, f"a{i}") for i in ids)
 
     def text(self, v: Val, nested: bool = False) -> str:
         if v in self.lets:
@@ -354,11 +354,13 @@ class _Printer:
             return f"({text})" if nested else text
         name = v.dtype if v.op == "cast" else v.op
         if v.op in ("reduce", "argreduce", "scan", "twist"):
-            name = f"{'scan ' if v.op == 'scan' else ''}{v.attr[0]}{{{', '.join(self.mask(v.attr[1]))}}}"
+            name = f"{'scan ' if v.op == 'scan' else ''}{v.attr[0]}{{{self.axis_names(self.ids(v.attr[1]))}}}"
         return f"{name}({', '.join(self.text(a) for a in v.args)})"
 
     def load(self, v: Val) -> str:
         buf, idxs = v.attr
+        if isinstance(buf, Stored):
+            idxs = [idxs[k] for k in self.orders[buf]]
         where = ", ".join(map(str, idxs)) + "".join(f"; g{k} = {self.text(g)}" for k, g in enumerate(v.args))
         return f"{self.names[buf] if isinstance(buf, Stored) else buf.name}[{where}]"
 
