@@ -288,7 +288,9 @@ def show(x: Idx, level: int = 0) -> str:
     if x.op in ("min", "max"):
         return f"{x.op}({show(x.args[0])}, {show(x.args[1])})"
     here = _LEVEL[x.op]
-    text = _SIGN[x.op].join((show(x.args[0], here), show(x.args[1], here + 1)))
+    a, b = x.args
+    below = x.op == "add" and b.op == "const" and b.value < 0
+    text = f"{show(a, here)} - {-b.value}" if below else _SIGN[x.op].join((show(a, here), show(b, here + 1)))
     return f"({text})" if here < level else text
 
 
@@ -311,6 +313,8 @@ def _from_ast(node: ast.expr) -> Idx:
             return const(value)
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(value))):
             return const(-value)
+        case ast.BinOp(left=left, op=ast.Sub(), right=ast.Constant(value=int(value))):
+            return _from_ast(left) + const(-value)
         case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATOR:
             return _binary(_OPERATOR[type(operator)], _from_ast(left), _from_ast(right))
         case ast.Call(func=ast.Name(id="min" | "max" as name), args=[left, right]):
