@@ -49,7 +49,8 @@ def test_simplify_keeps_the_value_and_is_idempotent(x: Idx, extents: dict[str, i
 def test_bounds_enclose(x: Idx, extents: dict[str, int]) -> None:
     low, high = ix.bounds(x, extents)
     values = _values(x, extents)
-    assert low <= values.min() and values.max() <= high
+    assert low <= values.min()
+    assert values.max() <= high
 
 
 @settings(max_examples=200)
