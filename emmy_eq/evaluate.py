@@ -10,6 +10,7 @@ import numpy as np
 from emmy_eq import named
 from emmy_eq import terms as tm
 from emmy_eq.named import NamedArray
+from emmy_eq.tensor_ir.interpret import dtype_of
 from emmy_eq.terms import AxisTable, InputBuf, Stored, TermProgram, Val
 
 Array = np.ndarray[Any, Any]
@@ -66,7 +67,7 @@ class _Evaluator:
     def load(self, v: Val, indices: Sequence[NamedArray]) -> NamedArray:
         buf, idxs = v.attr
         if isinstance(buf, InputBuf):
-            array = np.asarray(self.inputs[buf.name]).astype(named.storage(buf.dtype, self.float64), copy=False).reshape(buf.shape)
+            array = np.asarray(self.inputs[buf.name]).astype(dtype_of(buf.dtype, self.float64), copy=False).reshape(buf.shape)
             return named.gather(array, idxs, self.axes.extents(), indices)
         stored = self.values[buf.val] if isinstance(buf, Stored) else self.temps[buf.name]
         over = self.over(buf.mask)

@@ -15,7 +15,8 @@ import numpy as np
 
 from emmy_eq import index as ix
 from emmy_eq.index import Idx
-from emmy_eq.ops import DTYPES, FLOATS, monoids, ops, twists
+from emmy_eq.ops import DTYPES, monoids, ops, twists
+from emmy_eq.tensor_ir.interpret import convert, dtype_of
 
 Array = np.ndarray[Any, Any]
 Extents = Mapping[str, int]  # axis name -> extent; where several axes are reduced, the order of flattening
@@ -71,12 +72,7 @@ class NamedArray:
 
 def scalar(value: Any, dtype: str, float64: bool = False) -> NamedArray:
     """``value`` (already rounded to ``dtype``) as an array without axes."""
-    return NamedArray((), np.asarray(value).astype(storage(dtype, float64)))
-
-
-def storage(dtype: str, float64: bool) -> np.dtype[Any]:
-    """The NumPy dtype that holds ``dtype``."""
-    return DTYPES["f64"] if float64 and dtype in FLOATS else DTYPES[dtype]
+    return NamedArray((), np.asarray(value).astype(dtype_of(dtype, float64)))
 
 
 def aligned(*arrays: NamedArray) -> tuple[tuple[str, ...], tuple[Array, ...]]:
@@ -101,13 +97,8 @@ def apply(op: str, *args: NamedArray) -> NamedArray:
 
 def cast(x: NamedArray, dtype: str, float64: bool = False) -> NamedArray:
     """Conversion as `emmy_eq.tensor_ir.Elementwise` states it."""
-    array = x.array
     with np.errstate(all="ignore"):
-        if dtype == "bool":
-            return NamedArray(x.axes, array != 0)
-        if dtype in ("u8", "i8", "i16") and array.dtype.kind not in "biu":
-            array = array.astype(np.int32)
-        return NamedArray(x.axes, array.astype(storage(dtype, float64), copy=False))
+        return NamedArray(x.axes, convert(x.array, dtype, float64))
 
 
 def reduce(monoid: str, x: NamedArray, over: Extents, dtype: str) -> NamedArray:

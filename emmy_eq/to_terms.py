@@ -9,7 +9,6 @@ index, down to inputs and loads of reductions.  The substitution never passes a 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -86,14 +85,12 @@ class _Lowering:
     def run(self) -> TermProgram:
         live = _live(self.program)
         seams: dict[Val, tuple[str, Val, tuple[Axis, ...]]] = {}
-        names: Counter[str] = Counter()
         for n, node in enumerate(self.nodes):
             if n not in live or isinstance(node, Input | Const | Iota | IndexMap):
                 continue
             self.stored[n] = Stored(self.body(n), self.mask(self.order(n)))
             load = tm.pointwise(self.stored[n], self.table)
-            if load not in seams:
-                seams[load] = (_unique(self.program.names[n], names), load, self.order(n))
+            seams.setdefault(load, (self.program.names[n], load, self.order(n)))
         results = tuple(self.result(o, k) for k, o in enumerate(self.program.outputs))
         inputs = tuple(InputBuf(n.name, n.shape, n.dtype) for n in self.nodes if isinstance(n, Input))
         return TermProgram(self.table, results, tuple(seams.values()), tuple(self.equal.items()), inputs)
@@ -254,16 +251,6 @@ def _arithmetic(x: Idx, indices: Sequence[Val], axes: AxisTable) -> Val:
     if x.op == "var":
         return indices[int(x.name[1:])]
     return tm.apply(_ROWS[x.op], *(_arithmetic(a, indices, axes) for a in x.args))
-
-
-def _unique(name: str, taken: Counter[str]) -> str:
-    """``name``, or with the first free number after it: a seam is chosen by name."""
-    found = name
-    while taken[found]:
-        found = f"{name}_{taken[name]}"
-        taken[name] += 1
-    taken[found] += 1
-    return found
 
 
 def _live(program: Program) -> set[int]:
