@@ -1,0 +1,1 @@
+"""Schedule families: which rows suit a kernel, the default first."""

@@ -1,0 +1,84 @@
+"""Barriers, put where shared memory needs them: between a write and reads of it, and before it is written again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from emmy_eq.codegen import kernel_ir as k
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Arrays written, and arrays read, since the last barrier."""
+
+    written: frozenset[str] = frozenset()
+    read: frozenset[str] = frozenset()
+
+    def conflicts(self, later: Pending, doubled: frozenset[str]) -> bool:
+        """Whether ``later`` accesses must wait for these.  Writes between two barriers never overlap each other."""
+        return bool(self.written & later.read or self.read & later.written - doubled)
+
+    def __or__(self, other: Pending) -> Pending:
+        return Pending(self.written | other.written, self.read | other.read)
+
+
+NONE = Pending()
+
+
+def insert(body: tuple[k.Stmt, ...], doubled: frozenset[str] = frozenset()) -> tuple[k.Stmt, ...]:
+    """``body`` with barriers.  ``doubled``: arrays of two halves, of which readers use one while the other is written;
+    the barrier between a half's writes and its reads also parts its reads from the next writes."""
+    return _Inserter(doubled).body(body, NONE)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Inserter:
+    doubled: frozenset[str]
+
+    def body(self, body: tuple[k.Stmt, ...], pending: Pending) -> tuple[tuple[k.Stmt, ...], Pending]:
+        out: list[k.Stmt] = []
+        for s in body:
+            if self.first(s, pending):
+                out.append(k.Barrier())
+                pending = NONE
+            if isinstance(s, k.For):
+                s, pending = self.loop(s, pending)
+            elif isinstance(s, k.Barrier):
+                pending = NONE
+            else:
+                pending = pending | self.accesses(s)
+            out.append(s)
+        return tuple(out), pending
+
+    def first(self, s: k.Stmt, pending: Pending) -> bool:
+        """Whether ``s`` conflicts with what came before it; of a loop: before any barrier that its own body needs."""
+        if not isinstance(s, k.For):
+            return pending.conflicts(self.accesses(s), self.doubled)
+        return pending.conflicts(self.before_barrier(s), self.doubled)
+
+    def before_barrier(self, s: k.For) -> Pending:
+        """What an iteration accesses before its own first barrier."""
+        seen = NONE
+        for inner in self.loop(s, NONE)[0].body:
+            if isinstance(inner, k.Barrier):
+                return seen
+            seen = seen | (self.before_barrier(inner) if isinstance(inner, k.For) else self.accesses(inner))
+        return seen
+
+    def loop(self, s: k.For, pending: Pending) -> tuple[k.For, Pending]:
+        """Barriers within ``s``: the second pass starts from what the first left pending, as the second iteration does."""
+        _, after = self.body(s.body, NONE)
+        body, after = self.body(s.body, after)
+        return replace(s, body=body), pending | after
+
+    def accesses(self, s: k.Stmt) -> Pending:
+        if isinstance(s, k.Load) and s.space == "shared":
+            return Pending(read=frozenset({s.buffer}))
+        if isinstance(s, k.Store) and s.space == "shared":
+            return Pending(written=frozenset({s.buffer}))
+        if isinstance(s, k.If):
+            out = NONE
+            for inner in (*s.body, *s.orelse):
+                out = out | self.accesses(inner)
+            return out
+        return NONE

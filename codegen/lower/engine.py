@@ -1,0 +1,203 @@
+"""The lowering engine: values of a Fold tree evaluated on demand in a layout, and remembered by (value, layout).
+
+A value is computed in the layout in which it is asked for, from its arguments in that layout; only a fold's result
+has a layout of its own (its *home*, where its loops ran), and is converted through shared memory.  So a row that fits in
+registers is loaded once for all its readers, and prologues, epilogues, masks and several outputs need no case of theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from emmy_eq import index as ix
+from emmy_eq.codegen.kernel_ir import Atom, Lit
+from emmy_eq.codegen.lower import access, fold, scan, stage
+from emmy_eq.codegen.lower.access import Memory
+from emmy_eq.codegen.lower.builder import Builder
+from emmy_eq.codegen.lower.layout import AxisMap, Fragment, Scope, bits, coordinates, join, scalar
+from emmy_eq.codegen.lower.threads import Digits, digits
+from emmy_eq.codegen.tile_ir import Fold, Stmt, Tile, Value, is_gather, values
+from emmy_eq.index import Idx, var
+from emmy_eq.loop_ir import Axis, Let, Load, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An axis about to be walked: its map but for the step, which ``steps`` of variable ``var`` add."""
+
+    map: AxisMap
+    var: str
+    steps: int
+
+    def at(self, step: Idx) -> AxisMap:
+        m = self.map
+        return AxisMap(m.axis, m.extent, m.base + step * m.tile, m.regs, m.threads, m.stride, m.vector)
+
+
+class Engine:
+    def __init__(self, tile: Tile) -> None:
+        self.tile, self.row = tile, tile.schedule
+        self.known: dict[str, Value] = values(tile.body)
+        self.buffers = {x.name: x for x in (*tile.inputs, *tile.outputs)}
+        self.digits: Digits = digits(tile)
+        self.b = Builder(self.row.threads, self.digits.grid)
+        self.home: dict[str, AxisMap] = {}
+        self.doubled: set[str] = set()  # shared arrays of two halves
+
+    # -- walking the tree -----------------------------------------------------------------------------------------
+
+    def run(self, body: tuple[Stmt, ...]) -> None:
+        """The effects of ``body``: stores, in loops and in scans.  Everything else is computed where it is asked for."""
+        for s in body:
+            if isinstance(s, Store):
+                self.store(s)
+            elif isinstance(s, Fold) and s.is_map:
+                with ExitStack() as stack:
+                    maps = self.open(self.place(s.axes), stack)
+                    stack.enter_context(self.bound(maps))
+                    self.run(s.body)
+            elif isinstance(s, Fold) and s.observer:
+                scan.emit(self, s)
+
+    def place(self, over: tuple[Axis, ...]) -> list[Placed]:
+        """How the row splits the axes of one loop or fold."""
+        out = []
+        for a in over:
+            split = self.row.split(a.name)
+            block, stride = self.digits.block[a.name], self.digits.stride[a.name]
+            steps = self.digits.steps[a.name]
+            base = block * (steps * split.tile)
+            out.append(Placed(AxisMap(a.name, a.extent, base, split.regs, split.threads, stride, split.vector), "", steps))
+        return out
+
+    def open(self, placed: list[Placed], stack: ExitStack) -> dict[str, AxisMap]:
+        """The maps of ``placed`` inside loops over their steps."""
+        maps = {}
+        for p in placed:
+            step = ix.const(0)
+            if p.steps != 1:
+                name = self.b.fresh("step")
+                stack.enter_context(self.b.loop(name, p.steps))
+                step = var(name)
+            maps[p.map.axis] = p.at(step)
+        return maps
+
+    @contextmanager
+    def bound(self, maps: Scope) -> Iterator[None]:
+        """Axes are bound by ``maps`` within."""
+        before, self.home = self.home, {**self.home, **maps}
+        try:
+            yield
+        finally:
+            self.home = before
+
+    # -- values ---------------------------------------------------------------------------------------------------
+
+    def level(self, scope: Scope, over: tuple[str, ...]) -> int:
+        return self.b.level_of(*(scope[a].base for a in over))
+
+    def value(self, name: str, scope: Scope) -> Fragment:
+        """The registers of value ``name`` in layout ``scope``."""
+        v = self.known[name]
+        found = self.b.find(key(v, scope))
+        if isinstance(found, Fragment):
+            return found
+        if isinstance(v.stmt, Fold):
+            return self._carried(v, v.stmt, scope)
+        with self.b.at(self.level(scope, v.axes)):
+            frag = self._let(v, v.stmt, scope) if isinstance(v.stmt, Let) else self._load(v, v.stmt, scope)
+            self.bind(name, scope, frag)
+        return frag
+
+    def bind(self, name: str, scope: Scope, frag: Fragment) -> None:
+        """``name`` is ``frag`` in ``scope``, from here to the end of the loop."""
+        self.b.remember(key(self.known[name], scope), frag)
+
+    def _carried(self, v: Value, f: Fold, scope: Scope) -> Fragment:
+        if any(scope[a] != self.home[a] for a in v.axes):
+            return stage.convert(self, v.name, scope)
+        results = [r for c in f.carries for r in c.results]
+        with self.b.at(self.level(self.home, tuple({a for r in results for a in self.known[r].axes}))):
+            fold.emit(self, f)
+            found = self.b.find(key(v, scope))
+        assert isinstance(found, Fragment)
+        return found
+
+    def _let(self, v: Value, s: Let, scope: Scope) -> Fragment:
+        if s.op == "lit":
+            return scalar(Lit(s.dtype, s.attr), s.dtype)
+        if s.op == "iota":
+            return self.indices(s.attr, v.axes, scope, s.dtype)
+        return self.b.apply(s.op, s.dtype, *(self.value(a, scope) for a in v.args))
+
+    def indices(self, idx: Idx, over: tuple[str, ...], scope: Scope, dtype: str) -> Fragment:
+        """The value of an index expression over axes."""
+        shape = {a: scope[a].count for a in over}
+        atoms: list[Atom] = []
+        for point in coordinates(shape):
+            here = {a: scope[a].coordinate(e) for a, e in point.items()}
+            atoms.append(self.b.index(ix.substitute(idx, here), dtype))
+        return Fragment(over, tuple(shape.values()), tuple(atoms), dtype)
+
+    def _load(self, v: Value, s: Load, scope: Scope) -> Fragment:
+        if stage.transposes(self, s, scope):
+            return stage.convert(self, v.name, scope)
+        buffer = self.buffers[s.buffer]
+        offset = access.flat(s.index, buffer.shape)
+        coords = {f"g{n}": self.value(name, scope) for n, name in enumerate(v.args)}
+        limit = max(buffer.shape, default=1)
+
+        def address(point: dict[str, int]) -> Idx:
+            there = {g: self._coordinate(frag.at(point), limit) for g, frag in coords.items()}
+            return ix.substitute(offset, there)
+
+        return access.load(self.b, Memory("global", s.buffer, buffer.dtype), address, scope, v.axes)
+
+    def _coordinate(self, atom: Atom, limit: int) -> Idx:
+        if isinstance(atom, Lit):
+            return ix.const(atom.bits - (1 << 64) if atom.dtype == "i64" and atom.bits >> 63 else atom.bits)
+        self.b.extents[atom] = limit
+        return var(atom)
+
+    def store(self, s: Store) -> None:
+        frag = self.value(s.value, self.home)
+        buffer = self.buffers[s.buffer]
+        offset = access.flat(s.index, buffer.shape)
+        over = tuple(sorted({n for i in s.index for n in ix.variables(i) if not is_gather(n)}))
+        where = access.owner(self.b, bits(self.home, over))
+        memory = Memory("global", s.buffer, buffer.dtype)
+        access.store(self.b, memory, frag, lambda _: offset, self.home, over, where)
+
+    def masked(self, frag: Fragment, maps: Scope, other: Lit) -> Fragment:
+        """``frag`` with ``other`` where a fold's axis is overrun: after the prologue, which may have made anything of zeros."""
+        shape = join(frag.shape(), {a: m.count for a, m in maps.items()})
+        if not any(access.overruns(self.b, m, e) for m in maps.values() for e in range(m.count)):
+            return frag
+        atoms = []
+        for point in coordinates(shape):
+            valid = self._valid(maps, point)
+            atom = frag.at(point)
+            atoms.append(atom if valid is None else self.b.let("where", frag.dtype, valid, atom, other))
+        return Fragment(tuple(shape), tuple(shape.values()), tuple(atoms), frag.dtype)
+
+    def _valid(self, maps: Scope, point: dict[str, int]) -> Atom | None:
+        """A register that holds where ``point`` lies within every axis of ``maps``; None: it always does."""
+        out: Atom | None = None
+        for a, m in maps.items():
+            if not access.overruns(self.b, m, point[a]):
+                continue
+            known = ("valid", m, point[a])
+            here = self.b.find(known)
+            if here is None:
+                dtype = "i32" if self.b.bounds(m.coordinate(point[a]))[1] < 2**31 else "i64"
+                here = self.b.let("lt", "bool", self.b.index(m.coordinate(point[a]), dtype), Lit(dtype, m.extent))
+                self.b.remember(known, here)
+            out = here if out is None else self.b.let("and", "bool", out, here)
+        return out
+
+
+def key(v: Value, scope: Scope) -> tuple[object, ...]:
+    return (v.name, *(scope[a] for a in v.axes))
+

@@ -1,0 +1,128 @@
+"""Folds: accumulate over steps and registers, then over threads and blocks."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from emmy_eq import index as ix
+from emmy_eq.codegen.kernel_ir import Lit
+from emmy_eq.codegen.lower import contract, reduce
+from emmy_eq.codegen.lower.builder import literal
+from emmy_eq.codegen.lower.layout import Fragment, Scope, bits, coordinates, scalar
+from emmy_eq.codegen.lower.states import ArgReduction, Parts, State, state
+from emmy_eq.codegen.tile_ir import Fold, is_product
+from emmy_eq.errors import Unsupported
+from emmy_eq.index import var
+from emmy_eq.loop_ir import Carry, Let, Load
+
+if TYPE_CHECKING:
+    from emmy_eq.codegen.lower.engine import Engine, Placed
+
+
+def emit(e: Engine, f: Fold) -> None:
+    """Compute every carry of ``f`` in the home layout of its free axes, and remember the results."""
+    states = [make_state(e, c) for c in f.carries]
+    if any(a.extent == 0 for a in f.axes):
+        for c, st in zip(f.carries, states, strict=True):
+            bind(e, c, tuple(scalar(lit, d) for lit, d in zip(st.identity(), st.dtypes, strict=True)))
+        return
+    placed = e.place(f.axes)
+    if contract.applies(e, f, placed):
+        contract.emit(e, f, placed, states)
+        return
+    free_threads(e, f, placed)
+    many = any(p.steps != 1 for p in placed)
+    accs: list[Parts | None] = [declare(e, c, st) if many else None for c, st in zip(f.carries, states, strict=True)]
+    with ExitStack() as stack:
+        maps = e.open(placed, stack)
+        stack.enter_context(e.bound(maps))
+        for n, (c, st) in enumerate(zip(f.carries, states, strict=True)):
+            new = st.collect(e.b, accs[n], items(e, c, st, maps))
+            if not many:
+                accs[n] = new
+                continue
+            for target, part in zip(accs[n] or (), new, strict=True):
+                e.b.assign(target, "mov", part)
+    maps = {p.map.axis: p.map for p in placed}
+    for c, st, acc in zip(f.carries, states, accs, strict=True):
+        assert acc is not None
+        bind(e, c, finish(e, f, st, acc, maps))
+
+
+def finish(e: Engine, f: Fold, st: State, acc: Parts, maps: Scope) -> Parts:
+    """The states of all threads and blocks as one."""
+    return over_blocks(e, f, st, reduce.across(e.b, st, acc, maps), maps)
+
+
+def over_blocks(e: Engine, f: Fold, st: State, acc: Parts, maps: Scope) -> Parts:
+    blocks = 1
+    for a in f.axes:
+        blocks *= e.row.split(a.name).blocks
+    return reduce.across_blocks(e, st, acc, maps, blocks) if blocks > 1 else acc
+
+
+def make_state(e: Engine, c: Carry) -> State:
+    product = c.kind == "monoid" and c.name == "sum" and is_product(c.args[0], e.known)
+    return state(c, e.known[c.args[0]].dtype, product)
+
+
+def declare(e: Engine, c: Carry, st: State) -> Parts:
+    """Accumulators at the identity."""
+    out = []
+    for n, (lit, dtype) in enumerate(zip(st.identity(), st.dtypes, strict=True)):
+        name = c.results[max(0, n - len(st.dtypes) + len(c.results))]
+        shape = {a: e.home[a].count for a in e.known[name].axes}
+        out.append(e.b.declare(lit, dtype, shape))
+    return tuple(out)
+
+
+def bind(e: Engine, c: Carry, parts: Parts) -> None:
+    """The carry's results are the last components of its state, spread over all the axes they are known to vary with."""
+    for name, part in zip(c.results, parts[len(parts) - len(c.results) :], strict=True):
+        e.bind(name, e.home, part)
+
+
+def items(e: Engine, c: Carry, st: State, maps: Scope) -> list[Parts]:
+    """The carry's arguments at each of the thread's elements along the fold's axes."""
+    args: list[Fragment]
+    if c.kind == "arg":
+        args = [e.masked(e.value(c.args[0], e.home), maps, st.mask()), position(e, maps)]
+    elif is_factored(st):
+        product = e.known[c.args[0]].stmt
+        assert isinstance(product, Let)
+        args = [factor(e, a, maps) for a in product.args]
+    else:
+        args = [e.value(a, e.home) for a in c.args]
+        args[0] = e.masked(args[0], maps, st.mask())
+    return [tuple(a.slice(point) for a in args) for point in coordinates({a: m.count for a, m in maps.items()})]
+
+
+def is_factored(st: State) -> bool:
+    return bool(getattr(st, "product", False))
+
+
+def factor(e: Engine, name: str, maps: Scope) -> Fragment:
+    """A factor of a summed product; zero beyond the fold's axes (a plain load is zero there already)."""
+    v = e.known[name]
+    frag = e.value(name, e.home)
+    loaded = isinstance(v.stmt, Load) and set(maps) <= set(v.axes)
+    return frag if loaded else e.masked(frag, maps, literal(v.dtype, 0))
+
+
+def position(e: Engine, maps: Scope) -> Fragment:
+    """The flattened position within the fold's axes."""
+    flat = ix.const(0)
+    for a, m in maps.items():
+        flat = flat * m.extent + var(a)
+    return e.indices(flat, tuple(sorted(maps)), maps, "i64")
+
+
+def free_threads(e: Engine, f: Fold, placed: list[Placed]) -> None:
+    """Refuse a row that gives a fold the threads of the axes that its results vary with."""
+    used = bits({p.map.axis: p.map for p in placed}, tuple(p.map.axis for p in placed))
+    for c in f.carries:
+        for name in c.results:
+            if used & bits(e.home, e.known[name].axes):
+                names = ", ".join(a.name for a in f.axes)
+                raise Unsupported("schedule", f"threads of REDUCE axis {names} lie over those of its result's axes; STAGE=1:shared joins them")

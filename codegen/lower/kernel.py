@@ -1,0 +1,30 @@
+"""Tile to kernel: run the engine, put in barriers, check the machine's limits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emmy_eq.codegen import kernel_ir as k
+from emmy_eq.codegen.lower import barriers
+from emmy_eq.codegen.lower.engine import Engine
+from emmy_eq.codegen.tile_ir import Tile
+
+if TYPE_CHECKING:
+    from emmy_eq.extract.targets import Target
+
+
+def lower(tile: Tile, target: Target) -> k.Kernel:
+    """The kernel that ``tile``'s schedule row makes of it; raises `Unsupported` where the row cannot be lowered."""
+    e = Engine(tile)
+    e.run(tile.body)
+    body = barriers.insert(tuple(e.b.levels[0].stmts), frozenset(e.doubled))
+    params = [k.Param(x.name, x.dtype, _size(x.shape), kind) for kind, group in (("input", tile.inputs), ("output", tile.outputs)) for x in group]
+    kernel = k.Kernel(tile.name, (*params, *e.b.scratch), (e.digits.grid, 1, 1), tile.schedule.threads, tuple(e.b.shared), body)
+    return kernel
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    n = 1
+    for extent in shape:
+        n *= extent
+    return n

@@ -1,0 +1,111 @@
+"""Layouts: where the elements of a value live.  An `AxisMap` places one axis; a `Fragment` is a value's registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+
+from emmy_eq.codegen.kernel_ir import Atom
+from emmy_eq.index import Idx, const, var
+
+TID = var("tid")
+
+
+@dataclass(frozen=True, slots=True)
+class AxisMap:
+    """One axis over blocks and steps (``base``, in elements), threads, registers and vector lanes.
+
+    Register ``e`` of a thread holds coordinate base + thread*vector + offset(e); see `emmy_eq.codegen.schedule`.
+    """
+
+    axis: str
+    extent: int
+    base: Idx
+    regs: int = 1
+    threads: int = 1
+    stride: int = 1  # of the axis's digit in the thread number
+    vector: int = 1
+
+    @property
+    def count(self) -> int:
+        """Registers a thread holds along the axis."""
+        return self.regs * self.vector
+
+    @property
+    def tile(self) -> int:
+        """Elements along the axis that the block holds at a time."""
+        return self.regs * self.threads * self.vector
+
+    @property
+    def bits(self) -> int:
+        """The bits of the thread number that tell elements of the axis apart."""
+        return (self.threads - 1) * self.stride
+
+    def thread(self) -> Idx:
+        """This thread's digit."""
+        return TID // self.stride % self.threads
+
+    def offset(self, e: int) -> int:
+        return e // self.vector * self.threads * self.vector + e % self.vector
+
+    def coordinate(self, e: int) -> Idx:
+        return self.base + self.thread() * self.vector + self.offset(e)
+
+
+Scope = Mapping[str, AxisMap]
+
+
+def bits(scope: Scope, axes: tuple[str, ...]) -> int:
+    """The bits of the thread number that ``axes`` use."""
+    out = 0
+    for a in axes:
+        out |= scope[a].bits
+    return out
+
+
+def coordinates(counts: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """Every register coordinate, the last axis fastest."""
+    for point in product(*(range(n) for n in counts.values())):
+        yield dict(zip(counts, point, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A value's registers: one atom per register coordinate of ``axes`` (sorted), the last fastest."""
+
+    axes: tuple[str, ...]
+    counts: tuple[int, ...]
+    atoms: tuple[Atom, ...]
+    dtype: str
+
+    def at(self, point: Mapping[str, int]) -> Atom:
+        """The atom at a register coordinate; axes that the value does not vary with are ignored."""
+        n = 0
+        for axis, count in zip(self.axes, self.counts, strict=True):
+            n = n * count + point[axis]
+        return self.atoms[n]
+
+    def shape(self) -> dict[str, int]:
+        return dict(zip(self.axes, self.counts, strict=True))
+
+    def slice(self, point: Mapping[str, int]) -> Fragment:
+        """The part at ``point``, without point's axes."""
+        rest = {a: n for a, n in self.shape().items() if a not in point}
+        atoms = tuple(self.at({**point, **p}) for p in coordinates(rest))
+        return Fragment(tuple(rest), tuple(rest.values()), atoms, self.dtype)
+
+
+def scalar(atom: Atom, dtype: str) -> Fragment:
+    """A value that does not vary."""
+    return Fragment((), (), (atom,), dtype)
+
+
+def join(*shapes: Mapping[str, int]) -> dict[str, int]:
+    """The axes of all ``shapes``, sorted."""
+    out = {a: n for shape in shapes for a, n in shape.items()}
+    return {a: out[a] for a in sorted(out)}
+
+
+def zero() -> Idx:
+    return const(0)

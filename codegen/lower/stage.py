@@ -1,0 +1,191 @@
+"""Shared tiles: a value written by threads in one layout and read in another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from emmy_eq import index as ix
+from emmy_eq.codegen.lower import access
+from emmy_eq.codegen.lower.access import Memory
+from emmy_eq.codegen.lower.builder import literal
+from emmy_eq.codegen.lower.layout import AxisMap, Fragment, Scope, bits
+from emmy_eq.codegen.tile_ir import Fold, is_gather
+from emmy_eq.index import Idx, var
+from emmy_eq.loop_ir import Let, Load
+from emmy_eq.ops import itemsize
+
+if TYPE_CHECKING:
+    from emmy_eq.codegen.lower.engine import Engine
+
+MIN_TRANSPOSE = 8  # elements along both axes that make a detour through shared memory pay
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTile:
+    """A block's part of a value: where each axis begins (``origin``) and its stride in ``array``."""
+
+    array: str
+    dtype: str
+    axes: tuple[str, ...]
+    origin: tuple[Idx, ...]
+    stride: tuple[int, ...]
+    start: Idx = ix.const(0)
+
+    def address(self) -> Idx:
+        """The element's place, over the axes' coordinates."""
+        out = self.start
+        for a, origin, stride in zip(self.axes, self.origin, self.stride, strict=True):
+            out = out + (var(a) - origin) * stride
+        return out
+
+
+def allocate(e: Engine, name: str, reader: Scope, folded: frozenset[str], buffers: int = 1) -> SharedTile:
+    """A tile for ``name`` over the tile of ``reader``; folded axes outermost, then as the reader's threads walk, rows padded."""
+    v = e.known[name]
+    tiled = [a for a in v.axes if reader[a].tile > 1]
+    order = sorted(tiled, key=lambda a: (a not in folded, reader[a].vector > 1, reader[a].threads > 1, -reader[a].stride, a))
+    stride, size = {}, 1
+    for n, a in enumerate(reversed(order)):
+        stride[a] = size
+        size *= reader[a].tile
+        if n == 0 and len(order) > 1:
+            size += pad(reader[a], v.dtype)
+    array = e.b.array(v.dtype, size * buffers)
+    origin = tuple(reader[a].base for a in order)
+    return SharedTile(array, v.dtype, tuple(order), origin, tuple(stride[a] for a in order))
+
+
+def pad(m: AxisMap, dtype: str) -> int:
+    """Elements between rows, so that a column does not fall into one bank; rows stay aligned to the vectors read."""
+    return min(m.vector, access.VECTOR_BYTES // itemsize(dtype))
+
+
+def put(e: Engine, tile: SharedTile, frag: Fragment, writer: Scope) -> None:
+    address = tile.address()
+    over = tuple(sorted(tile.axes))
+    where = access.owner(e.b, bits(writer, over))
+    frag = frag.slice({a: 0 for a in frag.axes if a not in over})  # of an axis without extent in the tile
+    access.store(e.b, Memory("shared", tile.array, tile.dtype), frag, lambda _: address, writer, over, where)
+
+
+def get(e: Engine, tile: SharedTile, reader: Scope, name: str) -> Fragment:
+    address = tile.address()
+    over = e.known[name].axes
+    return access.load(e.b, Memory("shared", tile.array, tile.dtype), lambda _: address, reader, over)
+
+
+def convert(e: Engine, name: str, reader: Scope) -> Fragment:
+    """``name`` in layout ``reader``, computed where it is at home (or in the layout its loads like best)."""
+    v = e.known[name]
+    tile = filled(e, name, e.home, frozenset())
+    with e.b.at(e.level(reader, v.axes)):
+        frag = get(e, tile, reader, name)
+        e.bind(name, reader, frag)
+    return frag
+
+
+def filled(e: Engine, name: str, home: Scope, folded: frozenset[str]) -> SharedTile:
+    """A shared tile that holds ``name`` over the tile of ``home``, made before the loops that it does not depend on."""
+    v = e.known[name]
+    remembered = ("tile", v.name, *(home[a] for a in v.axes))
+    tile = e.b.find(remembered)
+    if isinstance(tile, SharedTile):
+        return tile
+    with e.b.at(e.level(home, v.axes)):
+        tile = allocate(e, name, home, folded)
+        write(e, tile, name, home, folded)
+        e.b.remember(remembered, tile)
+    return tile
+
+
+def write(e: Engine, tile: SharedTile, name: str, home: Scope, folded: frozenset[str]) -> None:
+    """Compute ``name`` and put it into ``tile``."""
+    scope = writer(e, name, home, folded)
+    put(e, tile, value(e, name, scope, folded), scope)
+
+
+def writer(e: Engine, name: str, home: Scope, folded: frozenset[str]) -> Scope:
+    """The layout in which ``name`` is computed for a shared tile: its home if a fold's result fixes that, else what its loads like."""
+    s = e.known[name].stmt
+    return home if isinstance(s, Fold) or bound_here(e, name, folded) else cooperative(e, name, home)
+
+
+def value(e: Engine, name: str, scope: Scope, folded: frozenset[str]) -> Fragment:
+    """``name`` in ``scope``, zero beyond the folded axes (as a load is by itself)."""
+    v = e.known[name]
+    frag = e.value(name, scope)
+    if not isinstance(v.stmt, Let):
+        return frag
+    return e.masked(frag, {a: scope[a] for a in v.axes if a in folded}, literal(v.dtype, 0))
+
+
+def bound_here(e: Engine, name: str, folded: frozenset[str]) -> bool:
+    """Whether ``name`` is made of results of folds inside the fold over ``folded``."""
+    v = e.known[name]
+    if isinstance(v.stmt, Fold):
+        return bool(folded & set(v.axes))
+    return v.folds and any(bound_here(e, a, folded) for a in v.args)
+
+
+def cooperative(e: Engine, name: str, home: Scope) -> Scope:
+    """A layout over all threads in which ``name``'s loads are contiguous."""
+    v = e.known[name]
+    tiled = [a for a in v.axes if home[a].tile > 1]
+    if not tiled:
+        return home
+    first = contiguous(e, name) or tiled[-1]
+    order = [first, *(a for a in reversed(tiled) if a != first)] if first in tiled else tiled[::-1]
+    total = 1
+    for a in tiled:
+        total *= home[a].tile
+    threads, stride = e.b.threads, 1
+    out = dict(home)
+    for n, a in enumerate(order):
+        m = home[a]
+        vector = 1
+        while n == 0 and m.extent % (vector * 2) == 0 and m.tile % (vector * 2) == 0 and vector * 2 * itemsize(v.dtype) <= access.VECTOR_BYTES and total >= vector * 2 * threads:
+            vector *= 2
+        share = 1
+        while share * 2 * stride <= threads and m.tile // vector % (share * 2) == 0:
+            share *= 2
+        out[a] = AxisMap(a, m.extent, m.base, m.tile // vector // share, share, stride, vector)
+        stride *= share
+    return out
+
+
+def contiguous(e: Engine, name: str) -> str | None:
+    """The axis along which the largest load under ``name`` walks memory element by element."""
+    best: tuple[int, str] | None = None
+    for load in loads(e, name):
+        shape = e.buffers[load.buffer].shape
+        offset = access.flat(load.index, shape)
+        unit = [f.name for f, c in ix.terms(ix.simplify(offset, _extents(e, load))) if f.op == "var" and c == 1 and not is_gather(f.name)]
+        rank = len(e.known[load.name].axes)
+        if unit and (best is None or rank > best[0]):
+            best = rank, unit[0]
+    return best[1] if best is not None else None
+
+
+def _extents(e: Engine, load: Load) -> dict[str, int]:
+    limit = max(e.buffers[load.buffer].shape, default=1)
+    extents = {a: m.extent for a, m in e.home.items()}
+    return {**{n: limit for i in load.index for n in ix.variables(i)}, **extents}
+
+
+def loads(e: Engine, name: str) -> list[Load]:
+    """The loads under ``name``, down to folds."""
+    s = e.known[name].stmt
+    if isinstance(s, Load):
+        return [s]
+    return [x for a in s.args for x in loads(e, a)] if isinstance(s, Let) else []
+
+
+def transposes(e: Engine, s: Load, scope: Scope) -> bool:
+    """Whether ``scope``'s neighbouring threads would read ``s`` far apart, though another axis of the tile is contiguous."""
+    if e.row.stage.depth == 0 or any(scope[a] != e.home.get(a) for a in e.known[s.name].axes):
+        return False
+    along = contiguous(e, s.name)
+    if along is None or scope[along].tile < MIN_TRANSPOSE or scope[along].stride == 1:
+        return False
+    return any(m.stride == 1 and m.threads >= MIN_TRANSPOSE for a, m in scope.items() if a in e.known[s.name].axes)

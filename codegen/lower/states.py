@@ -1,0 +1,198 @@
+"""What a fold carries, as operations on fragments: how elements enter a state, and how two partial states become one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from emmy_eq.algebra import Val
+from emmy_eq.codegen.kernel_ir import Lit
+from emmy_eq.codegen.lower.builder import Builder, literal
+from emmy_eq.codegen.lower.layout import Fragment, scalar
+from emmy_eq.errors import Unsupported
+from emmy_eq.loop_ir import Carry
+from emmy_eq.ops import FLOATS, Monoid, Twist, monoids, ops, twists
+
+Parts = tuple[Fragment, ...]  # a state: one fragment a component
+
+
+class State(ABC):
+    """One carry.  ``dtypes``: of its components, of which the last ``len(results)`` are the carry's results."""
+
+    dtypes: tuple[str, ...]
+
+    @abstractmethod
+    def identity(self) -> tuple[Lit, ...]:
+        """The state of no elements."""
+
+    @abstractmethod
+    def merge(self, b: Builder, x: Parts, y: Parts) -> Parts:
+        """The state of all that ``x`` saw, then all that ``y`` saw."""
+
+    @abstractmethod
+    def collect(self, b: Builder, acc: Parts | None, items: Sequence[Parts]) -> Parts:
+        """``acc`` (None: nothing yet) with elements added; an item is the carry's arguments at one element."""
+
+    def mask(self) -> Lit:
+        """What the first argument of an element outside the fold's extent is replaced by."""
+        return self.identity()[0]
+
+
+def tree(b: Builder, state: State, parts: Sequence[Parts]) -> Parts:
+    """Merge neighbours pairwise: short chains, small rounding errors."""
+    level = list(parts)
+    while len(level) > 1:
+        pairs = [state.merge(b, level[n], level[n + 1]) for n in range(0, len(level) - 1, 2)]
+        level = pairs + level[len(level) - len(level) % 2 :]
+    return level[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction(State):
+    """A monoid; ``product``: elements are pairs whose products are summed by fma."""
+
+    monoid: Monoid
+    dtypes: tuple[str, ...]
+    product: bool = False
+
+    def identity(self) -> tuple[Lit, ...]:
+        return (literal(self.dtypes[0], self.monoid.identity(self.dtypes[0])),)
+
+    def merge(self, b: Builder, x: Parts, y: Parts) -> Parts:
+        return (b.apply(self.monoid.combine, self.dtypes[0], x[0], y[0]),)
+
+    def collect(self, b: Builder, acc: Parts | None, items: Sequence[Parts]) -> Parts:
+        if not self.product:
+            total = tree(b, self, items)
+            return total if acc is None else self.merge(b, acc, total)
+        for left, right in items:
+            acc = (b.apply("mul", self.dtypes[0], left, right) if acc is None else b.apply("fma", self.dtypes[0], left, right, acc[0]),)
+        assert acc is not None
+        return acc
+
+
+@dataclass(frozen=True, slots=True)
+class ArgReduction(State):
+    """argmax or argmin: (value, position).  The first NaN wins, else the best value; ties go to the smaller position."""
+
+    name: str
+    dtypes: tuple[str, ...]
+
+    def identity(self) -> tuple[Lit, ...]:
+        best = monoids()["max" if self.name == "argmax" else "min"]
+        return literal(self.dtypes[0], best.identity(self.dtypes[0])), literal("i64", 2**63 - 1)
+
+    def merge(self, b: Builder, x: Parts, y: Parts) -> Parts:
+        def test(op: str, *args: Fragment) -> Fragment:
+            return b.apply(op, "bool", *args)
+
+        better = test("gt" if self.name == "argmax" else "lt", x[0], y[0])
+        equal = test("eq", x[0], y[0])
+        if self.dtypes[0] in FLOATS:
+            nan_x, nan_y = test("isnan", x[0]), test("isnan", y[0])
+            better = test("or", better, test("and", nan_x, test("not", nan_y)))
+            equal = test("or", equal, test("and", nan_x, nan_y))
+        take = test("or", better, test("and", equal, test("lt", x[1], y[1])))
+        return b.apply("where", self.dtypes[0], take, x[0], y[0]), b.apply("where", "i64", take, x[1], y[1])
+
+    def collect(self, b: Builder, acc: Parts | None, items: Sequence[Parts]) -> Parts:
+        return tree(b, self, items if acc is None else [acc, *items])
+
+
+@dataclass(frozen=True, slots=True)
+class Twisted(State):
+    """(key, sum1, ...): each sum is of weight(s, key) * v, and is rescaled when the key changes.
+
+    The key's identity stands for "nothing seen": its weight and rescale are 0, whatever the functions give there
+    (exp(-inf - -inf) is NaN).  So a partly masked row is right, and a wholly masked one has sums 0.
+    """
+
+    twist: Twist
+    dtypes: tuple[str, ...]
+
+    @property
+    def key(self) -> Monoid:
+        return monoids()[self.twist.key]
+
+    def identity(self) -> tuple[Lit, ...]:
+        first = literal(self.dtypes[0], self.key.identity(self.dtypes[0]))
+        return first, *(literal(d, 0) for d in self.dtypes[1:])
+
+    def weight(self, b: Builder, s: Fragment, key: Fragment) -> Fragment:
+        return self._guarded(b, s, self.twist.weight(Expression(b, s), Expression(b, key)))
+
+    def rescale(self, b: Builder, old: Fragment, new: Fragment) -> Fragment:
+        return self._guarded(b, old, self.twist.rescale(Expression(b, old), Expression(b, new)))
+
+    def _guarded(self, b: Builder, s: Fragment, value: Expression) -> Fragment:
+        dtype = self.dtypes[0]
+        nothing = b.apply("eq", "bool", s, scalar(self.identity()[0], dtype))
+        return b.apply("where", dtype, nothing, scalar(literal(dtype, 0), dtype), value.frag)
+
+    def grow(self, b: Builder, keys: Sequence[Fragment]) -> Fragment:
+        """The key of several elements or states."""
+        joined = Reduction(self.key, self.dtypes[:1])
+        return tree(b, joined, [(key,) for key in keys])[0]
+
+    def merge(self, b: Builder, x: Parts, y: Parts) -> Parts:
+        key = self.grow(b, [x[0], y[0]])
+        left, right = self.rescale(b, x[0], key), self.rescale(b, y[0], key)
+        sums = [
+            b.apply("add", d, b.apply("mul", d, p, left), b.apply("mul", d, q, right))
+            for p, q, d in zip(x[1:], y[1:], self.dtypes[1:], strict=True)
+        ]
+        return key, *sums
+
+    def collect(self, b: Builder, acc: Parts | None, items: Sequence[Parts]) -> Parts:
+        """All of ``items`` under one new key, so that the state is rescaled once."""
+        seen = [item[0] for item in items]
+        key = self.grow(b, seen if acc is None else [acc[0], *seen])
+        weights = [self.weight(b, s, key) for s in seen]
+        sums: list[Fragment | None] = [None] * (len(self.dtypes) - 1)
+        if acc is not None:
+            factor = self.rescale(b, acc[0], key)
+            sums = [b.apply("mul", d, p, factor) for p, d in zip(acc[1:], self.dtypes[1:], strict=True)]
+        for w, item in zip(weights, items, strict=True):
+            sums = [self.add(b, p, w, v, d) for p, v, d in zip(sums, item[1:], self.dtypes[1:], strict=True)]
+        return key, *(p for p in sums if p is not None)
+
+    def add(self, b: Builder, total: Fragment | None, w: Fragment, v: Fragment, dtype: str) -> Fragment:
+        """total + w*v, where a literal one (the denominator's v) costs no product."""
+        one = set(v.atoms) == {literal(dtype, 1)}
+        if total is None:
+            return w if one else b.apply("mul", dtype, w, v)
+        return b.apply("add", dtype, total, w) if one else b.apply("fma", dtype, w, v, total)
+
+
+class Expression(Val):
+    """A `Val` of the rules' algebra whose operations emit code: twists are written once for all readers."""
+
+    def __init__(self, b: Builder, frag: Fragment) -> None:
+        self.b, self.frag = b, frag
+
+    def _op(self, name: str, *others: Expression) -> Expression:
+        row = ops()[name]
+        frags = (self.frag, *(o.frag for o in others))
+        return Expression(self.b, self.b.apply(name, frags[-1].dtype if row.result == "same" else row.result, *frags))
+
+    def like(self, value: float) -> Expression:
+        return Expression(self.b, scalar(literal(self.frag.dtype, value), self.frag.dtype))
+
+    def _outside(self, *args: Any) -> Any:
+        raise NotImplementedError("a twist's weight and rescale are scalar functions")
+
+    _reduce = _scan = _twist = cast = count = stored = is_float = has_dtype = _outside
+    free = property(_outside)
+
+
+def state(carry: Carry, dtype: str, product: bool) -> State:
+    """The state of ``carry``, whose first argument has ``dtype``; ``product``: its argument is given as two factors."""
+    if carry.kind == "monoid":
+        return Reduction(monoids()[carry.name], (dtype,), product)
+    if carry.kind == "arg":
+        return ArgReduction(carry.name, (dtype, "i64"))
+    if len(set(carry.dtypes)) > 1:
+        raise Unsupported(carry.name, f"a twisted fold whose state mixes {', '.join(carry.dtypes)}")
+    return Twisted(twists()[carry.name], carry.dtypes)

@@ -1,0 +1,91 @@
+"""Digits: which bits of the block and thread numbers each axis of a tile gets from its schedule row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from emmy_eq import index as ix
+from emmy_eq.codegen.tile_ir import Fold, Tile, axes, walk
+from emmy_eq.errors import InvalidInput
+from emmy_eq.index import Idx, var
+
+
+@dataclass(frozen=True, slots=True)
+class Digits:
+    """Per axis: the block coordinate, the steps of its serial loop, and the stride of its digit in the thread number."""
+
+    grid: int
+    block: dict[str, Idx]
+    steps: dict[str, int]
+    stride: dict[str, int]
+    split: int  # blocks that share one output tile (folds split over blocks)
+    tiles: int  # blocks that have output tiles of their own
+
+
+def digits(tile: Tile) -> Digits:
+    row, roles = tile.schedule, axes(tile.body)
+    counts = {a.name: -(-a.extent // (row.split(a.name).steps * row.split(a.name).tile)) for a in roles.outer}
+    tiles = prod(counts.values())
+    split = prod(row.split(a.name).blocks for a in roles.folded)
+    block = _raster(row.raster, counts, var("bx") % tiles if split > 1 else var("bx"))
+    steps = {a.name: row.split(a.name).steps for a in roles.outer}
+    rest = var("bx") // tiles
+    for a in roles.folded:
+        s = row.split(a.name)
+        block[a.name] = rest % s.blocks if s.blocks > 1 else ix.const(0)
+        rest = rest // s.blocks
+        steps[a.name] = s.steps or -(-a.extent // (s.blocks * s.tile))
+    return Digits(max(tiles * split, 1), block, steps, _strides(tile), split, tiles)
+
+
+def _raster(order: str, counts: dict[str, int], bx: Idx) -> dict[str, Idx]:
+    """Block coordinates: row-major; ``gN`` walks N rows of the last two axes together, so that they share operands in L2."""
+    out = {}
+    names = list(counts)
+    large = [n for n in names if counts[n] > 1]
+    if order != "row" and len(large) >= 2:
+        m, n = large[-2:]
+        group = int(order[1:])
+        if counts[m] % group:
+            raise InvalidInput(f"RASTER={order}", f"{counts[m]} rows of blocks are no multiple of {group}")
+        plane = bx % (counts[m] * counts[n])
+        out[n] = plane // group % counts[n]
+        out[m] = plane // (group * counts[n]) * group + plane % group
+        bx = bx // (counts[m] * counts[n])
+        names = [x for x in names if x not in (m, n)]
+    for name in reversed(names):
+        out[name] = bx % counts[name]
+        bx = bx // counts[name]
+    return out
+
+
+def _strides(tile: Tile) -> dict[str, int]:
+    row, roles = tile.schedule, axes(tile.body)
+    stride = {a.name: 1 for a in (*roles.outer, *roles.folded)}
+    widest = 1
+    for f in walk(tile.body):
+        if isinstance(f, Fold) and not f.is_map:
+            top, low = row.threads, 1
+            for a in f.axes:
+                s = row.split(a.name)
+                if s.slow:
+                    top //= s.threads
+                    stride[a.name] = top
+            for a in reversed(f.axes):
+                s = row.split(a.name)
+                if not s.slow and s.threads > 1:
+                    stride[a.name] = low
+                    low *= s.threads
+            widest = max(widest, row.threads // max(top, 1))
+            if low > row.threads:
+                raise InvalidInput(f"WORK=t{row.threads}", f"a fold of REDUCE needs {low} threads")
+    top = row.threads // widest
+    for slow in (True, False):
+        for name, s in row.tile:
+            if s.slow == slow and s.threads > 1:
+                top //= s.threads
+                stride[name] = top
+    if top < 1:
+        raise InvalidInput(f"WORK=t{row.threads}", "TILE and the w parts of REDUCE need more threads")
+    return stride

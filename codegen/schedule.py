@@ -1,0 +1,186 @@
+"""A schedule row: how each axis of a kernel is divided over blocks, serial steps, threads, registers and vector lanes.
+
+    WORK=t256 TILE=i0:r2.t16.v4,i1:r2.t16.v4 REDUCE=i2:s.r16 STAGE=2:shared RASTER=row
+
+``TILE`` splits the axes of the outer loops, ``REDUCE`` the axes that folds bind (and inner loops over them).  The parts
+of a split are written outermost to innermost, and an element's coordinate is
+
+    (((block*steps + step)*r + reg)*threads + thread)*v + lane of the vector
+
+so that neighbouring threads touch neighbouring vectors, and a thread's registers lie ``threads*v`` apart.
+
+    b   blocks.     TILE: always as many as needed, not written.  REDUCE: ``b8`` splits the fold over 8 blocks.
+    s   steps of a serial loop.  TILE: ``s4``.  REDUCE: ``s`` as many as needed; left out, one step must do.
+    r   registers.  t  threads.  w  threads, above every ``t`` part (whole warps).  v  vector lanes.
+
+Threads: the ``w`` parts are the slowest digits of the thread number, then the TILE axes in the order written, then the
+REDUCE axes, whose ``t`` parts always end at the fastest digit.  Where TILE alone fills WORK, a REDUCE ``t`` part
+lies over the fastest TILE digits, and the fold's operands change their layout through shared memory (attention).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from emmy_eq.errors import InvalidInput
+
+MAX_THREADS = 1024
+PATHS = ("none", "shared")
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One axis.  ``steps`` 0 means as many as needed."""
+
+    blocks: int = 1
+    steps: int = 1
+    regs: int = 1
+    threads: int = 1
+    slow: bool = False  # the threads are whole warps, spelled w
+    vector: int = 1
+
+    @property
+    def tile(self) -> int:
+        """Elements that one step of one block covers."""
+        return self.regs * self.threads * self.vector
+
+    def __str__(self) -> str:
+        parts = [f"b{self.blocks}"] if self.blocks > 1 else []
+        if self.steps != 1:
+            parts.append(f"s{self.steps}" if self.steps else "s")
+        if self.regs > 1:
+            parts.append(f"r{self.regs}")
+        if self.threads > 1:
+            parts.append(f"{'w' if self.slow else 't'}{self.threads}")
+        if self.vector > 1:
+            parts.append(f"v{self.vector}")
+        return ".".join(parts) or "r1"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """How operands that threads share reach them: ``depth`` buffers by ``path`` (``none``: each thread loads its own)."""
+
+    depth: int = 0
+    path: str = "none"
+
+    def __str__(self) -> str:
+        return f"{self.depth}:{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    threads: int
+    tile: tuple[tuple[str, Split], ...] = ()
+    reduce: tuple[tuple[str, Split], ...] = ()
+    stage: Stage = Stage()
+    raster: str = "row"  # order of blocks: row (last TILE axis fastest), or gN: N rows of blocks walked together
+
+    def __str__(self) -> str:
+        return show(self)
+
+    def split(self, axis: str) -> Split:
+        """The split of ``axis``; one that is not named is one element a block, or one a step of a fold."""
+        for name, split in (*self.tile, *self.reduce):
+            if name == axis:
+                return split
+        return Split()
+
+
+def show(row: Schedule) -> str:
+    """The one canonical spelling."""
+    items = [f"WORK=t{row.threads}"]
+    for key, axes in (("TILE", row.tile), ("REDUCE", row.reduce)):
+        if axes:
+            items.append(f"{key}={','.join(f'{name}:{split}' for name, split in axes)}")
+    if row.stage.depth:
+        items.append(f"STAGE={row.stage}")
+    return " ".join([*items, f"RASTER={row.raster}"])
+
+
+def parse(text: str) -> Schedule:
+    """Inverse of `show`; any order of items is read.  Raises `InvalidInput` with the legal spelling."""
+    fields: dict[str, str] = {}
+    for item in text.split():
+        key, sign, value = item.partition("=")
+        if not sign or key not in ("WORK", "TILE", "REDUCE", "STAGE", "RASTER"):
+            raise InvalidInput(f"schedule item {item!r}", "items are WORK= TILE= REDUCE= STAGE= RASTER=")
+        if key in fields:
+            raise InvalidInput(f"schedule item {item!r}", f"{key} is given twice")
+        fields[key] = value
+    work = re.fullmatch(r"t(\d+)", fields.get("WORK", ""))
+    if work is None:
+        raise InvalidInput(f"WORK={fields.get('WORK', '')}", f"it is t and a number of threads, a power of two up to {MAX_THREADS}, such as WORK=t256")
+    row = Schedule(
+        threads=int(work[1]),
+        tile=tuple(_axes(fields.get("TILE", ""))),
+        reduce=tuple(_axes(fields.get("REDUCE", ""))),
+        stage=_stage(fields["STAGE"]) if "STAGE" in fields else Stage(),
+        raster=fields.get("RASTER", "row"),
+    )
+    check(row)
+    return row
+
+
+def _axes(text: str) -> Iterable[tuple[str, Split]]:
+    for item in filter(None, text.split(",")):
+        name, sign, spec = item.partition(":")
+        if not sign or not name:
+            raise InvalidInput(f"split {item!r}", "it is AXIS:PARTS, such as i0:t16.r4")
+        yield name, _split(item, spec)
+
+
+_FIELD = {"b": "blocks", "s": "steps", "r": "regs", "t": "threads", "w": "threads", "v": "vector"}
+
+
+def _split(item: str, spec: str) -> Split:
+    found: dict[str, int] = {}
+    slow = False
+    for part in spec.split("."):
+        match = re.fullmatch(r"([bsrtwv])(\d*)", part)
+        if match is None or (not match[2] and match[1] != "s") or _FIELD[match[1]] in found:
+            raise InvalidInput(f"split {item!r}", "its parts are b, s, r, t or w, v with a number, each once, such as s.r4.t32.v4")
+        slow |= match[1] == "w"
+        found[_FIELD[match[1]]] = int(match[2] or 0)
+    return Split(**found, slow=slow and found["threads"] > 1)
+
+
+def _stage(text: str) -> Stage:
+    match = re.fullmatch(r"([12]):(\w+)", text)
+    if match is None or match[2] not in PATHS[1:]:
+        raise InvalidInput(f"STAGE={text}", f"it is DEPTH:PATH with depth 1 or 2 and path one of {', '.join(PATHS[1:])}")
+    return Stage(int(match[1]), match[2])
+
+
+def _power_of_two(n: int) -> bool:
+    return n > 0 and n & (n - 1) == 0
+
+
+def check(row: Schedule) -> None:
+    """Raise `InvalidInput` where ``row`` contradicts itself, whatever the kernel."""
+    if not _power_of_two(row.threads) or row.threads > MAX_THREADS:
+        raise InvalidInput(f"WORK=t{row.threads}", f"threads are a power of two up to {MAX_THREADS}")
+    names = [name for name, _ in (*row.tile, *row.reduce)]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidInput(f"axis {name}", "it is split twice")
+    for name, split in (*row.tile, *row.reduce):
+        if not _power_of_two(split.threads) or not _power_of_two(split.vector) or split.vector > 16:
+            raise InvalidInput(f"split {name}:{split}", "t, w and v are powers of two, v up to 16")
+        if split.regs < 1 or split.blocks < 1:
+            raise InvalidInput(f"split {name}:{split}", "b and r are at least 1")
+    for name, split in row.tile:
+        if split.blocks != 1 or split.steps < 1:
+            raise InvalidInput(f"split {name}:{split}", "a TILE axis has as many blocks as it needs, and a fixed number of steps: s2, s4, ...")
+    if not re.fullmatch(r"row|g[1-9]\d*", row.raster):
+        raise InvalidInput(f"RASTER={row.raster}", "it is row, or gN such as g8")
+    digits = 1
+    for _, split in row.tile:
+        digits *= split.threads
+    if digits > row.threads:
+        raise InvalidInput(f"WORK=t{row.threads}", f"TILE needs {digits} threads")
+    for name, split in row.reduce:
+        if split.threads > row.threads:
+            raise InvalidInput(f"split {name}:{split}", f"it needs more than the {row.threads} threads of WORK")

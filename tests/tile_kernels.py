@@ -1,0 +1,305 @@
+"""Loop IR kernels by name, for tests of schedules and lowering: text, so that a test shows what it lowers."""
+
+from __future__ import annotations
+
+from emmy_eq import loop_ir
+
+
+def add_bias(rows: int, cols: int) -> str:
+    return f"""
+kernel add_bias(x: f32[{rows},{cols}], b: f32[{cols}]) -> out: f32[{rows},{cols}]:
+  loop i0 < {rows}, i1 < {cols}:
+    v0 = load x[i0, i1]
+    v1 = load b[i1]
+    v2 = add v0, v1
+    store out[i0, i1] = v2
+"""
+
+
+def exp_neg(n: int) -> str:
+    return f"""
+kernel exp_neg(x: f32[{n}]) -> out: f32[{n}]:
+  loop i0 < {n}:
+    v0 = load x[i0]
+    v1 = neg v0
+    v2 = exp v1
+    store out[i0] = v2
+"""
+
+
+def softmax(rows: int, cols: int) -> str:
+    return f"""
+kernel softmax(x: f32[{rows},{cols}]) -> out: f32[{rows},{cols}]:
+  loop i0 < {rows}:
+    fold i1 < {cols}:
+      v0 = load x[i0, i1]
+      carry v1 = max(v0)
+    fold i1 < {cols}:
+      v2 = load x[i0, i1]
+      v3 = sub v2, v1
+      v4 = exp v3
+      carry v5 = sum(v4)
+    loop i1 < {cols}:
+      v6 = load x[i0, i1]
+      v7 = sub v6, v1
+      v8 = exp v7
+      v9 = div v8, v5
+      store out[i0, i1] = v9
+"""
+
+
+def rmsnorm(rows: int, cols: int) -> str:
+    return f"""
+kernel rmsnorm(x: f32[{rows},{cols}], w: f32[{cols}]) -> out: f32[{rows},{cols}]:
+  loop i0 < {rows}:
+    fold i1 < {cols}:
+      v0 = load x[i0, i1]
+      v1 = mul v0, v0
+      carry v2 = sum(v1)
+    v3 = lit f32 {1 / cols!r}
+    v4 = mul v2, v3
+    v5 = lit f32 1e-06
+    v6 = add v4, v5
+    v7 = rsqrt v6
+    loop i1 < {cols}:
+      v8 = load x[i0, i1]
+      v9 = mul v8, v7
+      v10 = load w[i1]
+      v11 = mul v9, v10
+      store out[i0, i1] = v11
+"""
+
+
+def row_sum(rows: int, cols: int) -> str:
+    return f"""
+kernel row_sum(x: f32[{rows},{cols}]) -> out: f32[{rows}]:
+  loop i0 < {rows}:
+    fold i1 < {cols}:
+      v0 = load x[i0, i1]
+      v1 = exp v0
+      carry v2 = sum(v1)
+    store out[i0] = v2
+"""
+
+
+def column_sum(rows: int, cols: int) -> str:
+    return f"""
+kernel column_sum(x: f32[{rows},{cols}]) -> out: f32[{cols}]:
+  loop i1 < {cols}:
+    fold i0 < {rows}:
+      v0 = load x[i0, i1]
+      carry v1 = sum(v0)
+    store out[i1] = v1
+"""
+
+
+def full_sum(n: int) -> str:
+    return f"""
+kernel full_sum(x: f32[{n}]) -> out: f32[]:
+  fold i0 < {n}:
+    v0 = load x[i0]
+    carry v1 = sum(v0)
+  store out[] = v1
+"""
+
+
+def logsumexp(rows: int, cols: int) -> str:
+    return f"""
+kernel logsumexp(x: f32[{rows},{cols}]) -> out: f32[{rows}]:
+  loop i0 < {rows}:
+    v0 = lit f32 1.0
+    fold i1 < {cols}:
+      v1 = load x[i0, i1]
+      carry v2, v3 = twist softmax(v1, v0)
+    v4 = log v3
+    v5 = add v2, v4
+    store out[i0] = v5
+"""
+
+
+def argmax(rows: int, cols: int) -> str:
+    return f"""
+kernel argmax(x: f32[{rows},{cols}]) -> out: i64[{rows}]:
+  loop i0 < {rows}:
+    fold i1 < {cols}:
+      v0 = load x[i0, i1]
+      carry v1 = argmax(v0)
+    store out[i0] = v1
+"""
+
+
+def matmul(m: int, n: int, k: int) -> str:
+    return f"""
+kernel matmul(a: f32[{m},{k}], b: f32[{k},{n}]) -> out: f32[{m},{n}]:
+  loop i0 < {m}, i1 < {n}:
+    fold i2 < {k}:
+      v0 = load a[i0, i2]
+      v1 = load b[i2, i1]
+      v2 = mul v0, v1
+      carry v3 = sum(v2)
+    store out[i0, i1] = v3
+"""
+
+
+def linear_relu(m: int, n: int, k: int) -> str:
+    """relu((a + bias) @ b.T + c): a prologue, the other operand transposed, an epilogue."""
+    return f"""
+kernel linear_relu(a: f32[{m},{k}], bias: f32[{k}], b: f32[{n},{k}], c: f32[{n}]) -> out: f32[{m},{n}]:
+  loop i0 < {m}, i1 < {n}:
+    fold i2 < {k}:
+      v0 = load a[i0, i2]
+      v1 = load bias[i2]
+      v2 = add v0, v1
+      v3 = load b[i1, i2]
+      v4 = mul v2, v3
+      carry v5 = sum(v4)
+    v6 = load c[i1]
+    v7 = add v5, v6
+    v8 = lit f32 0.0
+    v9 = maximum v7, v8
+    store out[i0, i1] = v9
+"""
+
+
+def norm_linear(m: int, n: int, k: int) -> str:
+    """rms_norm(x) @ w with the row scale commuted out: statistics and product in one pass."""
+    return f"""
+kernel norm_linear(x: f32[{m},{k}], g: f32[{k}], w: f32[{k},{n}]) -> out: f32[{m},{n}]:
+  loop i0 < {m}, i1 < {n}:
+    fold i2 < {k}:
+      v0 = load x[i0, i2]
+      v1 = mul v0, v0
+      v2 = load g[i2]
+      v3 = mul v0, v2
+      v4 = load w[i2, i1]
+      v5 = mul v3, v4
+      carry v6 = sum(v1)
+      carry v7 = sum(v5)
+    v8 = lit f32 {1 / k!r}
+    v9 = mul v6, v8
+    v10 = rsqrt v9
+    v11 = mul v7, v10
+    store out[i0, i1] = v11
+"""
+
+
+def norm_then_linear(m: int, n: int, k: int) -> str:
+    """softmax(x) @ w in three passes: the statistics are values of an outer fold read in an operand's prologue."""
+    return f"""
+kernel norm_then_linear(x: f32[{m},{k}], w: f32[{k},{n}]) -> out: f32[{m},{n}]:
+  loop i0 < {m}, i1 < {n}:
+    fold i2 < {k}:
+      v0 = load x[i0, i2]
+      carry v1 = max(v0)
+    fold i2 < {k}:
+      v2 = load x[i0, i2]
+      v3 = sub v2, v1
+      v4 = exp v3
+      v5 = load w[i2, i1]
+      v6 = mul v4, v5
+      carry v7 = sum(v6)
+    store out[i0, i1] = v7
+"""
+
+
+def two_matmuls(m: int, n: int, k: int, l: int) -> str:
+    """(a @ b) @ c in one kernel: the inner product is a value of the outer fold's body."""
+    return f"""
+kernel two_matmuls(a: f32[{m},{k}], b: f32[{k},{l}], c: f32[{l},{n}]) -> out: f32[{m},{n}]:
+  loop i0 < {m}, i1 < {n}:
+    fold i2 < {l}:
+      fold i3 < {k}:
+        v0 = load a[i0, i3]
+        v1 = load b[i3, i2]
+        v2 = mul v0, v1
+        carry v3 = sum(v2)
+      v4 = load c[i2, i1]
+      v5 = mul v3, v4
+      carry v6 = sum(v5)
+    store out[i0, i1] = v6
+"""
+
+
+def mlp(m: int, n: int, k: int) -> str:
+    """silu(x @ g) * (x @ u): two products share an operand."""
+    return f"""
+kernel mlp(x: f32[{m},{k}], g: f32[{k},{n}], u: f32[{k},{n}]) -> out: f32[{m},{n}]:
+  loop i0 < {m}, i1 < {n}:
+    fold i2 < {k}:
+      v0 = load x[i0, i2]
+      v1 = load g[i2, i1]
+      v2 = mul v0, v1
+      v3 = load u[i2, i1]
+      v4 = mul v0, v3
+      carry v5 = sum(v2)
+      carry v6 = sum(v4)
+    v7 = sigmoid v5
+    v8 = mul v5, v7
+    v9 = mul v8, v6
+    store out[i0, i1] = v9
+"""
+
+
+def attention(heads: int, queries: int, keys: int, dim: int, causal: bool = False, groups: int = 1) -> str:
+    """softmax(q @ k.T * 0.125) @ v, one pass over the keys; ``groups`` query heads share a key head."""
+    mask = f"""
+      v20 = iota i1
+      v21 = iota i4
+      v22 = ge v20, v21
+      v23 = lit f32 -inf
+      v6 = where v22, v5, v23""" if causal else ""  # fmt: skip
+    score = "v6" if causal else "v5"
+    head = f"i0//{groups}" if groups > 1 else "i0"
+    return f"""
+kernel attention(q: f32[{heads},{queries},{dim}], k: f32[{heads // groups},{keys},{dim}], v: f32[{heads // groups},{keys},{dim}]) -> out: f32[{heads},{queries},{dim}]:
+  loop i0 < {heads}, i1 < {queries}, i2 < {dim}:
+    v0 = lit f32 0.125
+    v1 = lit f32 1.0
+    fold i4 < {keys}:
+      fold i3 < {dim}:
+        v2 = load q[i0, i1, i3]
+        v3 = load k[{head}, i4, i3]
+        v17 = mul v2, v3
+        carry v4 = sum(v17)
+      v5 = mul v4, v0{mask}
+      v7 = load v[{head}, i4, i2]
+      carry v8, v9, v10 = twist softmax({score}, v7, v1)
+    v11 = div v9, v10
+    store out[i0, i1, i2] = v11
+"""
+
+
+def transpose(rows: int, cols: int) -> str:
+    return f"""
+kernel transpose(x: f32[{rows},{cols}]) -> out: f32[{cols},{rows}]:
+  loop i0 < {cols}, i1 < {rows}:
+    v0 = load x[i1, i0]
+    v1 = neg v0
+    store out[i0, i1] = v1
+"""
+
+
+def cumsum(rows: int, cols: int) -> str:
+    return f"""
+kernel cumsum(x: f32[{rows},{cols}]) -> out: f32[{rows},{cols}]:
+  loop i0 < {rows}:
+    fold i1 < {cols}:
+      v0 = load x[i0, i1]
+      carry v1 = sum(v0)
+    observe:
+      store out[i0, i1] = v1
+"""
+
+
+def gather(count: int, rows: int, cols: int) -> str:
+    return f"""
+kernel gather(index: i64[{count}], table: f32[{rows},{cols}]) -> out: f32[{count},{cols}]:
+  loop i0 < {count}, i1 < {cols}:
+    v0 = load index[i0]
+    v1 = load table[g0, i1] with v0
+    store out[i0, i1] = v1
+"""
+
+
+def kernel(text: str) -> loop_ir.Kernel:
+    return loop_ir.parse(text.strip("\n") + "\n", loop_ir.Kernel)
