@@ -1,0 +1,93 @@
+"""The GPUs that plans and kernels are made for: one record each, with published figures and their source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from types import MappingProxyType
+
+from emmy_eq.errors import InvalidInput
+
+KiB, MiB = 1 << 10, 1 << 20
+_SCALAR = MappingProxyType({"f32": "fma", "f16": "fma", "bf16": "fma", "f64": "fma_f64"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """One GPU.  Rates are peaks at boost clock, a second.
+
+    ``flops`` by unit: ``fma`` (f32 outside tensor cores), ``fma_f64``, and tensor cores by operand type (dense, f32 accumulation).
+    ``contraction_units``: the unit on which code generation really computes a sum of products, by operand type.
+    ``l2_bandwidth`` and ``launch_seconds`` (a kernel in a CUDA graph) are not published; they are microbenchmark figures.
+    """
+
+    name: str
+    arch: str
+    sms: int
+    clock: float  # Hz
+    shared_per_block: int  # bytes, opt-in maximum
+    shared_per_sm: int
+    registers_per_sm: int  # 32-bit
+    l2_bytes: int
+    l2_bandwidth: float  # bytes
+    dram_bandwidth: float  # bytes
+    flops: Mapping[str, float]
+    source: str
+    sfu_per_clock: int = 16  # special functions a clock and SM
+    launch_seconds: float = 2.5e-6
+    max_threads_per_sm: int = 2048
+    contraction_units: Mapping[str, str] = field(default_factory=lambda: _SCALAR)
+    cp_async: bool = True
+    mma_bf16: bool = True
+    tma: bool = False
+    wgmma: bool = False
+    clusters: bool = False
+
+    @property
+    def sfu_rate(self) -> float:
+        """Special functions (exp2, rcp, rsqrt, ...) a second."""
+        return self.sms * self.sfu_per_clock * self.clock
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.arch})"
+
+
+def _flops(fma: float, f64: float, tf32: float, f16: float) -> Mapping[str, float]:
+    return MappingProxyType({"fma": fma, "fma_f64": f64, "tf32": tf32, "f16": f16, "bf16": f16})
+
+
+_ROWS = (
+    Target("A100", "sm_80", 108, 1.41e9, 163 * KiB, 164 * KiB, 65536, 40 * MiB, 5.0e12, 2.039e12,
+           _flops(19.5e12, 9.7e12, 156e12, 312e12),
+           "NVIDIA A100 80GB SXM datasheet (2021); A100 Tensor Core GPU Architecture whitepaper (2020)"),
+    Target("RTX4090", "sm_89", 128, 2.52e9, 99 * KiB, 100 * KiB, 65536, 72 * MiB, 5.0e12, 1.008e12,
+           _flops(82.6e12, 1.29e12, 82.6e12, 165.2e12),
+           "NVIDIA Ada GPU Architecture whitepaper, appendix A (2022)", max_threads_per_sm=1536),
+    Target("H100", "sm_90a", 132, 1.98e9, 227 * KiB, 228 * KiB, 65536, 50 * MiB, 5.5e12, 3.35e12,
+           _flops(66.9e12, 33.5e12, 494.7e12, 989.4e12),
+           "NVIDIA H100 Tensor Core GPU Architecture whitepaper, H100 SXM5 (2022)", tma=True, wgmma=True, clusters=True),
+    Target("H200", "sm_90a", 132, 1.98e9, 227 * KiB, 228 * KiB, 65536, 50 * MiB, 5.5e12, 4.8e12,
+           _flops(66.9e12, 33.5e12, 494.7e12, 989.4e12),
+           "NVIDIA H200 Tensor Core GPU datasheet, SXM (2024)", tma=True, wgmma=True, clusters=True),
+    Target("RTX5090", "sm_120", 170, 2.41e9, 99 * KiB, 100 * KiB, 65536, 96 * MiB, 7.0e12, 1.792e12,
+           _flops(104.8e12, 1.64e12, 104.8e12, 209.5e12),
+           "NVIDIA RTX Blackwell GPU Architecture whitepaper, appendix A (2025)", max_threads_per_sm=1536, tma=True, clusters=True),
+)  # fmt: skip
+
+_ARCHITECTURES = {"sm_80": "A100", "sm_89": "RTX4090", "sm_90a": "H200", "sm_120": "RTX5090"}  # the record an architecture stands for
+
+
+@cache
+def targets() -> dict[str, Target]:
+    """The records by name."""
+    return {row.name: row for row in _ROWS}
+
+
+def target(name_or_arch: str) -> Target:
+    """The record of that name (in any case) or architecture; raises `InvalidInput` with the legal ones."""
+    name = _ARCHITECTURES.get(name_or_arch.lower(), name_or_arch)
+    for row in targets().values():
+        if row.name.lower() == name.lower():
+            return row
+    raise InvalidInput(f"target {name_or_arch!r}", f"it is one of {', '.join([*targets(), *_ARCHITECTURES])}")
