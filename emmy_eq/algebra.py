@@ -16,7 +16,9 @@ primes, with `emmy_eq.pattern.Printed` it is a line of mathematics.  A reading i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, Self, TypeVar, cast
+
+V = TypeVar("V", bound="Val")
 
 
 class Axes(ABC):
@@ -42,6 +44,10 @@ class Axes(ABC):
     @abstractmethod
     def inhabited(self) -> Any:
         """Guard: no axis of the set has extent 0."""
+
+    def smaller_than(self, other: Self) -> Any:
+        """Guard: fewer points than ``other``; it says when a move is of use, and true is always a safe answer."""
+        return True
 
     def disjoint(self, other: Self) -> Any:
         """Guard: no axis is in both sets."""
@@ -96,6 +102,10 @@ class Val(ABC):
     def free_of(self, k: Any) -> Any:
         """Guard: this value depends on no axis of ``k``."""
         return self.free.disjoint(k)
+
+    def summed_over(self, k: Any) -> Any:
+        """Guard: this value, or a product that it is a factor of, is summed over ``k`` somewhere; it says when a move is of use."""
+        return True
 
     def _lift(self, other: Self | float) -> Self:
         return other if isinstance(other, type(self)) else self.like(other)  # type: ignore[arg-type]
@@ -173,9 +183,9 @@ class Val(ABC):
     def ge(self, other: Self | float) -> Self:
         return self._op("ge", self._lift(other))
 
-    def where(self, a: Self, b: Self) -> Self:
+    def where(self, a: V, b: V) -> V:
         """``a`` where this (a bool) holds, else ``b``."""
-        return self._op("where", a, b)
+        return cast(V, self._op("where", cast(Self, a), cast(Self, b)))
 
     def reduce(self, monoid: Any, k: Any) -> Self:
         return self._reduce(monoid, k)

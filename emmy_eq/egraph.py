@@ -84,44 +84,67 @@ class Saturated:
     report: Report
 
 
-def saturate(program: TermProgram, rules: Sequence[Rule], limits: Limits = Limits()) -> Saturated:  # noqa: B008 (frozen)
+def saturate(program: TermProgram, rules: Sequence[Rule], limits: Limits = Limits()) -> Saturated:
     """Apply ``rules`` to ``program`` until nothing new appears or a limit is met.
 
     Raises `emmy_eq.readback.Inconsistent` when two terms that cannot be equal were found equal: a rule is unsound.
     """
     from emmy_eq import readback
+    from emmy_eq.fold import foldings
 
     start = time.perf_counter()
     encoded = encode.encode(program)
     body = "\n".join([*(f"(ruleset {p})" for p in Phase), *(r.to_egglog() for r in rules), *encoded.lines])
-    graph = bindings().EGraph()
-    graph.run_program(*graph.parse_program(encode.signature(body) + "\n" + body))
-    rounds, stopped, matches = _run(graph, limits, start)
-    seconds = time.perf_counter() - start
-    return readback.read(graph, program, encoded, Report(0, 0, rounds, seconds, stopped, matches))
+    run = _Run(bindings().EGraph(), limits, start)
+    run.execute(encode.signature(body) + "\n" + body)
+    while True:
+        stopped = run.to_fixpoint()
+        tables = readback.tabulate(run.graph, encoded, program.axes)
+        equalities = foldings(tables, program.axes)
+        if not equalities:
+            break
+        run.execute("\n".join(equalities))
+        if stopped is not None:
+            tables = readback.tabulate(run.graph, encoded, program.axes)
+            break
+    report = Report(0, 0, run.rounds, time.perf_counter() - start, stopped, dict(sorted(run.matches.items())))
+    return readback.read(tables, program, encoded, report)
 
 
-def _run(graph: Any, limits: Limits, start: float) -> tuple[int, str | None, dict[str, int]]:
-    matches: Counter[str] = Counter()
-    for n in range(limits.rounds):
-        changed = False
-        for phase in Phase:
-            step = "(saturate (run fusion))" if phase is Phase.FUSION else f"(run {phase})"
-            report, sizes = graph.run_program(*graph.parse_program(f"(run-schedule (saturate (run analysis)) {step}) (print-size)"))
-            sizes = dict(sizes.sizes)
-            fired = {k: v for k, v in report.report.num_matches_per_rule.items() if v}
-            matches.update(fired)
-            changed |= report.report.updated
-            if sizes["Conflict"]:
-                return n, "conflict", dict(matches)
-            if (limit := _exceeded(limits, sizes, start)) is not None:
-                return n, limit, dict(matches)
-        if not changed:
-            return n, None, dict(sorted(matches.items()))
-    return limits.rounds, "rounds", dict(sorted(matches.items()))
+class _Run:
+    """One e-graph on its way to saturation."""
+
+    def __init__(self, graph: Any, limits: Limits, start: float) -> None:
+        self.graph = graph
+        self.limits = limits
+        self.start = start
+        self.rounds = 0
+        self.matches: Counter[str] = Counter()
+
+    def execute(self, text: str) -> list[Any]:
+        return list(self.graph.run_program(*self.graph.parse_program(text)))
+
+    def to_fixpoint(self) -> str | None:
+        """Rounds of all phases until none adds anything; returns the limit that was met before that, if one was."""
+        changed = True
+        while changed:
+            if self.rounds == self.limits.rounds:
+                return "rounds"
+            self.rounds += 1
+            changed = False
+            for phase in Phase:
+                step = f"(saturate (run {phase}))" if phase is Phase.FUSION else f"(run {phase})"
+                ran, printed = self.execute(f"(run-schedule (saturate (run analysis)) {step}) (print-size)")
+                changed |= ran.report.updated
+                self.matches.update({k: v for k, v in ran.report.num_matches_per_rule.items() if v})
+                if (limit := _exceeded(self.limits, dict(printed.sizes), self.start)) is not None:
+                    return limit
+        return None
 
 
 def _exceeded(limits: Limits, sizes: dict[str, int], start: float) -> str | None:
+    if sizes["Conflict"]:
+        return "conflict"
     if sum(n for name, n in sizes.items() if name[0].isupper()) > limits.rows:
         return "rows"
     if time.perf_counter() - start > limits.seconds:

@@ -11,8 +11,9 @@ pointwise load of a stored value, ``At`` a renamed one.  Analyses: ``(free v)`` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import permutations
 
 from emmy_eq import index as ix
 from emmy_eq import ops
@@ -21,6 +22,7 @@ from emmy_eq.terms import AxisTable, InputBuf, TermProgram, Val, is_pointwise, t
 
 _DTYPES = tuple(ops.DTYPES)
 REALS = sum(1 << _DTYPES.index(d) for d in ("f32", "f64"))  # the mask of dtypes that real arithmetic is done in
+FLOATS = sum(1 << _DTYPES.index(d) for d in ops.FLOATS)
 MAX_GATHERS = 4  # data-dependent coordinates of one load
 
 
@@ -63,6 +65,16 @@ def _constructors() -> Iterator[tuple[str, str, str, str]]:
         yield constructor(row.name), " ".join(["Val"] * row.arity), free, dtype
 
 
+def _summands(used: Set[str]) -> Iterator[str]:
+    """Which values stand under a sum, as it or as factors of it: where a product may be regrouped."""
+    yield "(relation Summand (Val i64))"
+    yield '(rule ((= v (Reduce "sum" a k))) ((Summand a k)) :ruleset analysis :name "analysis.summand")'
+    if "Mul" in used:
+        yield '(rule ((Summand v k) (= v (Mul a b))) ((Summand a k) (Summand b k)) :ruleset analysis :name "analysis.factor")'
+    if "Div" in used:
+        yield '(rule ((Summand v k) (= v (Div a b))) ((Summand a k)) :ruleset analysis :name "analysis.numerator")'
+
+
 def _union(masks: Sequence[str]) -> str:
     text = masks[0]
     for mask in masks[1:]:
@@ -79,6 +91,7 @@ def signature(text: str) -> str:
         "(function dtype (Val) i64 :merge (| old new))",
         "(function empty-axes () i64 :no-merge)",
         "(relation Conflict (Val))",
+        "(relation Smaller (i64 i64))",
         "(ruleset analysis)",
     ]
     for name, columns, free, dtype in _constructors():
@@ -96,6 +109,7 @@ def signature(text: str) -> str:
         sets = f"(set (free v) {free.format(*cells, **names)}) (set (dtype v) {dtype.format(*cells, **names)})"
         facts = [f"(= v ({name} {' '.join(cells)}))", *facts]
         lines.append(f'(rule ({" ".join(facts)}) ({sets}) :ruleset analysis :name "analysis.{name}")')
+    lines += _summands(used) if "Summand" in used else ()
     lines.append('(rule ((= d (dtype v)) (!= (& d (- d 1)) 0)) ((Conflict v)) :ruleset analysis :name "canary.dtype")')
     lines.append('(rule ((= v (Lit d a)) (= v (Lit d b)) (!= a b)) ((Conflict v)) :ruleset analysis :name "canary.constants")')
     return "\n".join(lines)
@@ -116,6 +130,7 @@ def encode(program: TermProgram) -> Encoding:
     out = Encoding()
     empty = sum(a.bit for a in program.axes.axes if a.extent == 0)
     out.lines.append(f"(set (empty-axes) {empty})")
+    out.lines += _smaller(program)
     roots = [r.val for r in program.results] + [s[1] for s in program.seams] + [v for pair in program.equalities for v in pair]
     for n, v in enumerate(topological(roots)):
         name = out.names[id(v)] = f"$v{n}"
@@ -124,6 +139,15 @@ def encode(program: TermProgram) -> Encoding:
     for a, b in program.equalities:
         out.lines.append(f"(union {out.names[id(a)]} {out.names[id(b)]})")
     return out
+
+
+def _smaller(program: TermProgram) -> Iterator[str]:
+    """The order by size of the axis sets that the program itself reduces over; of other sets nothing is said."""
+    masks = {v.attr[1] for v in topological([r.val for r in program.results]) if v.op == "reduce"}
+    points = {m: program.axes.points(m) for m in sorted(masks)}
+    for small, large in permutations(points, 2):
+        if points[small] < points[large]:
+            yield f"(Smaller {small} {large})"
 
 
 def _term(v: Val, out: Encoding, axes: AxisTable) -> str:

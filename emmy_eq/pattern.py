@@ -56,6 +56,9 @@ class AxesPattern(Axes):
     def not_empty(self) -> str:
         return f"(!= {self.text} 0)"
 
+    def smaller_than(self, other: Self) -> str:
+        return f"(Smaller {self.text} {other.text})"
+
     def inhabited(self) -> str:
         return f"(= (& {self.text} (empty-axes)) 0)"
 
@@ -65,7 +68,7 @@ class NamePattern:
     text: str
 
     def is_float(self) -> str:
-        return f"(!= (& {self.text} {encode.REALS}) 0)"
+        return f"(!= (& {self.text} {encode.FLOATS}) 0)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,9 @@ class Pattern(Val):
 
     def stored(self, m: Any) -> Self:
         return self._new(f"(Read {self.text} {m.text})")
+
+    def summed_over(self, k: Any) -> str:
+        return f"(Summand {self.text} {k.text})"
 
     @property
     def free(self) -> AxesPattern:

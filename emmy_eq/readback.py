@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from emmy_eq import encode, ops, terms
+from emmy_eq import encode, ops
 from emmy_eq import index as ix
 from emmy_eq.egraph import ENode, Report, Saturated, Seam
 from emmy_eq.errors import EmmyError
@@ -28,8 +28,8 @@ class Inconsistent(EmmyError):
 
 
 @dataclass(slots=True)
-class _Tables:
-    """Classes keyed by egglog's values, which mean something in this run only."""
+class Tables:
+    """Classes keyed by egglog's values, which mean something in one run only."""
 
     nodes: dict[Any, list[ENode]]
     free: dict[Any, int]
@@ -37,20 +37,19 @@ class _Tables:
     named: dict[str, Any]
 
 
-def read(graph: Any, program: TermProgram, encoded: encode.Encoding, report: Report) -> Saturated:
-    """The classes that the program's results and seams reach."""
-    tables = _tables(graph, encoded, program.axes)
+def read(tables: Tables, program: TermProgram, encoded: encode.Encoding, report: Report) -> Saturated:
+    """The classes that the program's results and seams reach; raises `Inconsistent`."""
     digest, order = _digests(tables.nodes)
     for cls in order:
         _check(cls, tables, digest)
     roots = [tables.named[encoded.names[id(r.val)]] for r in program.results]
     seams = [(name, tables.named[encoded.names[id(v)]], axes) for name, v, axes in program.seams]
-    key = {n: _node_digest(n, digest) for members in tables.nodes.values() for n in members}
-    number = _number([*roots, *(c for _, c, _ in seams)], tables.nodes, key)
-    classes = tuple(
-        tuple(replace(n, children=tuple(number[c] for c in n.children)) for n in sorted(tables.nodes[cls], key=key.__getitem__))
-        for cls in number
-    )
+    members = {
+        cls: [n for _, n in sorted({_node_digest(n, digest): n for n in nodes if n.op != "count"}.items())]
+        for cls, nodes in tables.nodes.items()
+    }
+    number = _number([*roots, *(c for _, c, _ in seams)], members)
+    classes = tuple(tuple(replace(n, children=tuple(number[c] for c in n.children)) for n in members[cls]) for cls in number)
     return Saturated(
         classes=classes,
         free=tuple(tables.free[cls] for cls in number),
@@ -64,7 +63,8 @@ def read(graph: Any, program: TermProgram, encoded: encode.Encoding, report: Rep
     )
 
 
-def _tables(graph: Any, encoded: encode.Encoding, axes: AxisTable) -> _Tables:
+def tabulate(graph: Any, encoded: encode.Encoding, axes: AxisTable) -> Tables:
+    """All of ``graph``; ``count`` members stand beside the literals that `emmy_eq.fold` gives them, and end here."""
     ops_by_constructor = {encode.constructor(name): name for name in ops.ops()}
     cells: dict[Any, Any] = {}
 
@@ -76,7 +76,7 @@ def _tables(graph: Any, encoded: encode.Encoding, axes: AxisTable) -> _Tables:
             cells[key] = graph.value_to_i64(value) if sort == "i64" else graph.value_to_string(value)
         return cells[key]
 
-    tables = _Tables(defaultdict(list), {}, {}, {})
+    tables = Tables(defaultdict(list), {}, {}, {})
     for name, function in graph.freeze().functions.items():
         if function.is_let_binding:
             tables.named[name] = function.rows[0].output
@@ -96,7 +96,7 @@ def _enode(name: str, cells: Sequence[Any], encoded: encode.Encoding, axes: Axis
     if name == "Lit":
         return ENode("lit", (), cells[1] % (1 << 64))
     if name == "Count":
-        return ENode("lit", (), terms.to_bits(encode.dtype_of(cells[0]), axes.points(cells[1])))
+        return ENode("count", (), cells[1])
     if name == "Iota":
         return ENode("iota", (), encoded.indices[cells[0]][0])
     if name == "Cast":
@@ -166,7 +166,7 @@ def _attr(node: ENode) -> str:
     return f"{buf.name}[{', '.join(map(ix.show, idxs))}]"
 
 
-def _number(roots: Iterable[Any], nodes: Mapping[Any, Sequence[ENode]], key: Mapping[ENode, bytes]) -> dict[Any, int]:
+def _number(roots: Iterable[Any], members: Mapping[Any, Sequence[ENode]]) -> dict[Any, int]:
     """Classes that ``roots`` reach, numbered in breadth-first order over sorted members."""
     number: dict[Any, int] = {}
     queue = list(roots)
@@ -174,12 +174,11 @@ def _number(roots: Iterable[Any], nodes: Mapping[Any, Sequence[ENode]], key: Map
         if cls in number:
             continue
         number[cls] = len(number)
-        for node in sorted(nodes[cls], key=key.__getitem__):
-            queue += node.children
+        queue += (child for node in members[cls] for child in node.children)
     return number
 
 
-def _check(cls: Any, tables: _Tables, digest: Mapping[Any, bytes]) -> None:
+def _check(cls: Any, tables: Tables, digest: Mapping[Any, bytes]) -> None:
     """Raise `Inconsistent` if ``cls`` holds two dtypes or two constants; children come first, so the first is the culprit."""
     members = tables.nodes[cls]
     bits = tables.dtype[cls]
@@ -191,7 +190,7 @@ def _check(cls: Any, tables: _Tables, digest: Mapping[Any, bytes]) -> None:
     raise Inconsistent(why, _show(first, tables, digest, 4), _show(rest[-1], tables, digest, 4))
 
 
-def _show(node: ENode, tables: _Tables, digest: Mapping[Any, bytes], depth: int) -> str:
+def _show(node: ENode, tables: Tables, digest: Mapping[Any, bytes], depth: int) -> str:
     """``node`` as a term, by the shallowest member of each child class; below ``depth`` an ellipsis."""
     if depth == 0:
         return "..."

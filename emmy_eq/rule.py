@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from emmy_eq.algebra import Axes, Val
-
+from emmy_eq.ops import FLOATS
 
 
 class Bool(Val):
@@ -38,8 +38,8 @@ class Dtype(str):
     """The name of a dtype."""
 
     def is_float(self) -> Any:
-        """Guard: one of the dtypes that real arithmetic is done in."""
-        return self in ("f32", "f64")
+        """Guard: any float, the storage types included."""
+        return self in FLOATS
 
 
 Kind = Literal["val", "bool", "int", "axes", "monoid", "dtype"]
@@ -112,11 +112,11 @@ class Rule:
 
 
 def rule(rounding: Rounding, phase: Phase = Phase.ALGEBRA, name: str | None = None) -> Callable[[Callable[..., Equation]], Rule]:
-    """Make a `Rule` of a function; ``name`` is for rules that a loop makes from one function."""
+    """Make a `Rule` of a function; ``name`` and parameters with defaults are for rules that a loop makes from one function."""
 
     def decorate(body: Callable[..., Equation]) -> Rule:
         hints = typing.get_type_hints(body)
-        args = tuple((arg, _KINDS[hints[arg]]) for arg in inspect.signature(body).parameters)
+        args = tuple((p.name, _KINDS[hints[p.name]]) for p in inspect.signature(body).parameters.values() if p.default is p.empty)
         code = body.__code__
         source = f"{Path(code.co_filename).name}:{code.co_firstlineno}"
         return Rule(name or body.__name__, inspect.getdoc(body) or "", rounding, phase, source, args, body)

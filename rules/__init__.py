@@ -1,6 +1,6 @@
 """What is known: the rewrite rules, a family a file.
 
-Read in order: `structure` (where values are stored), ...
+Read in order: `order` (canonical spellings), `casts`, `structure` (where values are stored), `products`, `reductions`, `twists`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ if __name__ != "emmy_eq.rules":
 from functools import cache
 
 from emmy_eq.rule import Rounding, Rule
-from emmy_eq.rules import algebra, structure, twists
+from emmy_eq.rules import casts, order, products, reductions, structure, twists
 
 ACCURACY = {"strict": Rounding.EXACT, "default": Rounding.CONTRACTS, "fast": Rounding.APPROXIMATES}
 
@@ -19,7 +19,7 @@ ACCURACY = {"strict": Rounding.EXACT, "default": Rounding.CONTRACTS, "fast": Rou
 @cache
 def library() -> dict[str, Rule]:
     """Every rule by name."""
-    rows = (*structure.rules(), *algebra.rules(), *twists.rules())
+    rows = (r for family in (order, casts, structure, products, reductions, twists) for r in family.rules())
     return {row.name: row for row in rows}
 
 

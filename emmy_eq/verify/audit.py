@@ -69,7 +69,7 @@ def show(saturated: Saturated, node: ENode, depth: int = 2) -> str:
 class _Evaluator:
     """Values of classes where axis a has the coordinates ``at[a]``; renamed reads and bound axes make evaluators of their own."""
 
-    def __init__(self, saturated: Saturated, space: Space, first: Mapping[int, ENode], at: Mapping[int, Any]) -> None:
+    def __init__(self, saturated: Saturated, space: Space, first: Mapping[int, ENode], at: dict[int, Any]) -> None:
         self.saturated = saturated
         self.space = space
         self.first = first
@@ -130,11 +130,11 @@ class _Evaluator:
             return self.value(stored)
         shape = np.broadcast_shapes(*(x.shape for x in where))
         points = [np.broadcast_to(x, shape).reshape(-1, *[1] * (self.space.rank - 1)) for x in where]
-        there = self.elsewhere((*node.children[:-1], rest), dict(zip(axes, points, strict=True))).value(stored)
+        there = self.elsewhere((*node.children[:-1], *rest), dict(zip(axes, points, strict=True))).value(stored)
         full = [np.broadcast_to(p, (points[0].shape[0], *[1] * (self.space.rank - 1))) for p in there.parts]
         return self.residue(tuple(p.reshape(shape) for p in full), dtype)
 
-    def elsewhere(self, key: Any, at: Mapping[int, Any]) -> _Evaluator:
+    def elsewhere(self, key: Any, at: dict[int, Any]) -> _Evaluator:
         """The evaluator with other coordinates for some axes; the rest are at their samples."""
         if key not in self.others:
             self.others[key] = _Evaluator(self.saturated, self.space, self.first, self.space.positions() | at)

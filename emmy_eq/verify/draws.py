@@ -6,15 +6,15 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from emmy_eq import ops
-from emmy_eq.rule import Kind, Rule
+from emmy_eq.rule import Dtype, Kind, Monoid, Rule
 
-Arg = int | str  # the mask of a Val's or an Axes' axes; the name of a monoid or dtype
+Arg = int | Monoid | Dtype  # the mask of a Val's or an Axes' axes, or a name
 
-_CHOICES: dict[Kind, tuple[str, ...]] = {
-    "monoid": ("sum", "prod", "max", "min"),
-    "dtype": ("f32", "f64", "f16", "bf16"),
+_CHOICES: dict[Kind, tuple[Arg, ...]] = {
+    "monoid": tuple(map(Monoid, ("sum", "prod", "max", "min"))),
+    "dtype": tuple(map(Dtype, ("f32", "f64", "f16", "bf16"))),
 }
+_DTYPES = ("f32", "f32", "f64", "f16", "bf16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,23 +29,21 @@ class Draw:
     def show(self, rule: Rule) -> str:
         """One line: the extents, and what each argument was."""
         axes = ", ".join(f"a{n}: {e}" for n, e in enumerate(self.extents))
-        return f"axes {{{axes}}}, key {self.key}, " + ", ".join(
-            f"{name} = {value}" if isinstance(value, str) else f"{name}{kind_of(value)}" for (name, _), value in zip(rule.args, self.args, strict=True)
-        )
+        args = (f"{name} = {x}" if isinstance(x, str) else f"{name}{_axes(x)}" for (name, _), x in zip(rule.args, self.args, strict=True))
+        return f"axes {{{axes}}}, {self.dtype}, key {self.key}: {', '.join(args)}"
 
 
-def kind_of(mask: int) -> str:
+def _axes(mask: int) -> str:
     return "(" + ", ".join(f"a{n}" for n in range(mask.bit_length()) if mask >> n & 1) + ")"
 
 
 def draws(rule: Rule, seed: int, axes: int = 4, extent: int = 4) -> Iterator[Draw]:
     """Endless draws, the same for the same seed; a rule's guard may not hold for all of them."""
     rng = random.Random(f"{rule.name} {seed}")
-    dtypes = ("f32", "f64", "f16", "bf16") if any(kind == "dtype" for _, kind in rule.args) else ("f32",)
     while True:
         extents = tuple(rng.randint(1, extent) for _ in range(axes))
         args = tuple(rng.choice(_CHOICES[kind]) if kind in _CHOICES else _mask(kind, axes, rng) for _, kind in rule.args)
-        yield Draw(extents, args, rng.choice(dtypes), rng.getrandbits(32))
+        yield Draw(extents, args, rng.choice(_DTYPES), rng.getrandbits(32))
 
 
 def _mask(kind: Kind, axes: int, rng: random.Random) -> int:
@@ -57,6 +55,3 @@ def _mask(kind: Kind, axes: int, rng: random.Random) -> int:
 def dtype_of(kind: Kind, draw: Draw) -> str:
     """The dtype of an argument of that kind."""
     return {"bool": "bool", "int": "i64"}.get(kind, draw.dtype)
-
-
-assert set(_CHOICES["monoid"]) <= set(ops.monoids())

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from itertools import accumulate
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -112,7 +112,7 @@ class Residue(Val):
 
     def _twist(self, name: str, v: Self, k: AxisSet) -> Self:
         row = ops.twists()[name]
-        return (row.weight(self, self.reduce(row.key, k)) * v).sum(k)
+        return cast(Self, (row.weight(self, self.reduce(row.key, k)) * v).sum(k))
 
     def cast(self, dtype: Any) -> Self:
         was, to = self.dtype in ops.FLOATS, dtype in ops.FLOATS

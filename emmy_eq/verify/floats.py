@@ -16,6 +16,7 @@ from emmy_eq import named, ops
 from emmy_eq.algebra import Val
 from emmy_eq.named import NamedArray
 from emmy_eq.rule import Equation, Rounding, Rule
+from emmy_eq.tensor_ir.interpret import dtype_of as storage
 from emmy_eq.verify.draws import Draw, dtype_of
 from emmy_eq.verify.space import AxisSet, bits
 
@@ -117,7 +118,7 @@ def values(rng: np.random.Generator, dtype: str, shape: list[int], exact: bool, 
     if special and not exact and rng.random() < 0.5:
         np.asarray(array).flat[rng.integers(array.size)] = rng.choice([np.inf, -np.inf, np.nan])
     with np.errstate(over="ignore"):
-        return array.astype(named.storage(dtype, float64=not exact))
+        return array.astype(storage(dtype, float64=not exact))
 
 
 def _full(x: Floats) -> Any:
