@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from emmy_eq.codegen.kernel_ir import grammar as ir
 from emmy_eq.codegen.kernel_ir import walk
 from emmy_eq.codegen.kernel_ir.show import show_atom, show_statement
 from emmy_eq.errors import VerifyError
+from emmy_eq.extract.targets import Target
 from emmy_eq.ops import COMPUTE, DTYPES, itemsize, ops
 
 SHARED_LIMIT = 232_448  # bytes of dynamic shared memory a block may ask for on sm_90 (CUDA C++ Programming Guide)
@@ -32,6 +33,11 @@ def shared_layout(kernel: ir.Kernel) -> tuple[dict[str, int], int]:
         offsets[a.name] = -(-end // a.align) * a.align
         end = offsets[a.name] + a.size * (8 if a.dtype == "mbar" else itemsize(a.dtype))
     return offsets, end
+
+
+def lacks(kernel: ir.Kernel, target: Target) -> tuple[str, ...]:
+    """What the kernel needs and the target does not have."""
+    return tuple(sorted(need for need in walk.needs(kernel) if not getattr(target, need)))
 
 
 def divergent_names(kernel: ir.Kernel) -> frozenset[str]:
@@ -57,9 +63,9 @@ def _spread(body: tuple[ir.Stmt, ...], inside: bool, found: set[str]) -> None:
             _spread(inner, varies, found)
 
 
-def verify(kernel: ir.Kernel, capabilities: Collection[str] | None = None) -> None:
-    """Raise `VerifyError` at the first statement that breaks a rule.  ``capabilities``: what the target has (see `walk.needs`)."""
-    checker = _Checker(kernel, divergent_names(kernel), capabilities)
+def verify(kernel: ir.Kernel, target: Target | None = None) -> None:
+    """Raise `VerifyError` at the first statement that breaks a rule; with a ``target``, also if that cannot run the kernel."""
+    checker = _Checker(kernel, divergent_names(kernel), target)
     checker.header()
     checker.body(kernel.body, dict.fromkeys(walk.BUILTIN, "i32"), uniform=True)
 
@@ -68,7 +74,7 @@ def verify(kernel: ir.Kernel, capabilities: Collection[str] | None = None) -> No
 class _Checker:
     kernel: ir.Kernel
     divergent: frozenset[str]
-    capabilities: Collection[str] | None
+    target: Target | None
     where: str = "header"
     mutable: set[str] = field(default_factory=set)
 
@@ -91,11 +97,12 @@ class _Checker:
             self.require((a.dtype in DTYPES or a.dtype == "mbar") and a.size > 0, f"shared {a.name}: {a.dtype}[{a.size}]")
             self.require(a.align >= 8 and a.align & (a.align - 1) == 0, f"shared {a.name}: alignment {a.align}")
         size = shared_layout(k)[1]
-        self.require(size <= SHARED_LIMIT, f"{size} bytes of shared memory; at most {SHARED_LIMIT}")
+        limit = self.target.shared_per_block if self.target is not None else SHARED_LIMIT
+        self.require(size <= limit, f"{size} bytes of shared memory; at most {limit}")
         for m in k.maps:
             self.tensor_map(m)
-        missing = walk.needs(k) - set(self.capabilities) if self.capabilities is not None else frozenset()
-        self.require(not missing, f"needs {', '.join(sorted(missing))}, which the target lacks")
+        missing = lacks(k, self.target) if self.target is not None else ()
+        self.require(not missing, f"needs {', '.join(missing)}, which {self.target} lacks")
 
     def tensor_map(self, m: ir.TensorMap) -> None:
         """The rules of cuTensorMapEncodeTiled (CUDA driver API)."""

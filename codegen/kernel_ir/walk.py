@@ -11,12 +11,12 @@ from emmy_eq.index import Idx
 BLOCK = frozenset({"bx", "by", "bz"})
 BUILTIN = BLOCK | {"tid"}
 
-# The capability of the target that a statement asks for; statements not listed run everywhere.
+# The field of `emmy_eq.extract.targets.Target` that must hold for a statement; statements not listed run everywhere.
 NEEDS: dict[type, str] = {
     ir.CpAsync: "cp_async", ir.CpAsyncCommit: "cp_async", ir.CpAsyncWait: "cp_async",
-    ir.Ldmatrix: "mma", ir.Mma: "mma", ir.Stmatrix: "tma",
+    ir.Ldmatrix: "mma_bf16", ir.Mma: "mma_bf16", ir.Stmatrix: "tma",
     ir.MbarInit: "tma", ir.MbarExpect: "tma", ir.MbarArrive: "tma", ir.MbarWait: "tma", ir.ProxyFence: "tma",
-    ir.TmaLoad: "tma", ir.TmaStore: "tma", ir.TmaCommit: "tma", ir.TmaWait: "tma", ir.ClusterSync: "cluster",
+    ir.TmaLoad: "tma", ir.TmaStore: "tma", ir.TmaCommit: "tma", ir.TmaWait: "tma", ir.ClusterSync: "clusters",
     ir.Wgmma: "wgmma", ir.WgmmaFence: "wgmma", ir.WgmmaCommit: "wgmma", ir.WgmmaWait: "wgmma", ir.SetMaxRegs: "wgmma",
 }  # fmt: skip
 
@@ -111,6 +111,6 @@ def fragment(s: ir.Wgmma) -> tuple[str, ...]:
 
 
 def needs(kernel: ir.Kernel) -> frozenset[str]:
-    """The capabilities that a target must have: among ``cp_async mma tma wgmma cluster``."""
+    """The fields of a target that must hold: among ``cp_async mma_bf16 tma wgmma clusters``."""
     found = {NEEDS[type(s)] for s in statements(kernel.body) if type(s) in NEEDS}
-    return frozenset(found | ({"cluster"} if kernel.cluster != (1, 1, 1) else set()))
+    return frozenset(found | ({"clusters"} if kernel.cluster != (1, 1, 1) else set()))

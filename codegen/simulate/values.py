@@ -38,7 +38,7 @@ def fma(a: Value, b: Value, c: Value) -> Value:
 
 
 def cast(x: Value, dtype: str) -> Value:
-    """Conversion as CUDA does it: floats saturate into integers, NaN gives 0 (i64: the lowest), narrow integers wrap."""
+    """Conversion as CUDA does it: floats saturate into integers, narrow integers wrap (PTX ISA, ``cvt``)."""
     to = DTYPES[dtype]
     if x.dtype == to:
         return np.copy(x) if x.ndim else x
@@ -52,11 +52,12 @@ def cast(x: Value, dtype: str) -> Value:
 
 
 def _truncate(x: Value, dtype: str) -> Value:
-    """Float to integer: through i32 (i64 for i64 and u8), as torch's CUDA kernels do."""
+    """Float to integer: through i32 (i64 for i64 and u8), as torch's CUDA kernels do.  NaN gives 0, and the lowest integer
+    where 64 bits take part."""
     wide = np.int64 if dtype in ("i64", "u8") else np.int32
+    nan = np.iinfo(wide).min if wide is np.int64 or x.dtype == np.float64 else 0
     x = np.trunc(x.astype(np.float64))
     low, high = np.iinfo(wide).min, np.iinfo(wide).max
-    nan = low if wide is np.int64 else 0
     inside = np.where((x > low) & (x < float(high)), x, 0.0).astype(wide)
     out = np.where(np.isnan(x), wide(nan), np.where(x >= float(high), wide(high), np.where(x <= low, wide(low), inside)))
     return out.astype(DTYPES[dtype])

@@ -1,0 +1,4 @@
+"""CUDA C++ text of Kernel IR: one-to-one, header-free, deterministic."""
+
+from emmy_eq.codegen.cuda.source import dynamic_shared as dynamic_shared
+from emmy_eq.codegen.cuda.source import source as source
