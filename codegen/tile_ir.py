@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from emmy_eq import loop_ir
 from emmy_eq.codegen import schedule as sched
-from emmy_eq.codegen.schedule import Schedule
+from emmy_eq.codegen.schedule import Schedule, Split
 from emmy_eq.errors import InvalidInput
 from emmy_eq.index import variables
 from emmy_eq.loop_ir import Axis, Buffer, Carry, Let, Load, Store
@@ -217,8 +217,23 @@ def verify(tile: Tile) -> None:
         extent, covered = folded[name].extent, split.blocks * split.steps * split.tile
         if split.steps and covered < extent:
             raise InvalidInput(f"REDUCE={name}:{split}", f"it covers {covered} of {extent} elements; write s for a serial loop")
-        if split.blocks > 1 and name in {a.name for a in roles.inner}:
-            raise InvalidInput(f"REDUCE={name}:{split}", "an axis that a loop walks as well stays in one block")
+        if split.blocks > 1:
+            _verify_split(tile, name, split, {a.name for a in roles.inner})
+
+
+def _verify_split(tile: Tile, name: str, split: Split, inner: set[str]) -> None:
+    """All blocks but the last to arrive end where their partial results are joined, so that happens once."""
+    what = f"REDUCE={name}:{split}"
+    if name in inner:
+        raise InvalidInput(what, "an axis that a loop walks as well stays in one block")
+    if any(s.steps != 1 for _, s in tile.schedule.tile):
+        raise InvalidInput(what, "a fold is split over blocks only where TILE axes have no serial steps")
+    folds = [s for s in walk(tile.body) if isinstance(s, Fold) and not s.is_map]
+    if any(f.observer for f in folds) or any(isinstance(s, Fold) and name in {a.name for a in s.axes} for f in folds for s in walk(f.body)):
+        raise InvalidInput(what, "a scan, or a fold inside another, stays in one block")
+    shared = [f for f in folds if any(tile.schedule.split(a.name).blocks > 1 for a in f.axes)]
+    if len(shared) > 1:
+        raise InvalidInput(what, "only one fold of a kernel is split over blocks")
 
 
 def show(tile: Tile) -> str:

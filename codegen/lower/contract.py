@@ -97,8 +97,8 @@ def emit(e: Engine, f: Fold, placed: list[Placed], states: list[State]) -> None:
         _inner(e, f, states, accs, todo, weights, tiles, maps)
         pipeline.advance(e)
     whole = {p.map.axis: p.map for p in placed}
-    for c, st, acc, inner in zip(f.carries, states, accs, todo.inner, strict=True):
-        fold.bind(e, c, _finish(e, f, st, acc, inner, whole))
+    totals = [_over_threads(e, st, acc, inner, whole) for st, acc, inner in zip(states, accs, todo.inner, strict=True)]
+    fold.finish(e, f, states, totals, whole)
 
 
 def _twist_tile(e: Engine, f: Fold, c: Carry, st: Twisted, acc: Parts, inner: tuple[bool, ...], maps: Scope) -> str:
@@ -169,15 +169,15 @@ def _accumulate(
         e.b.assign(target, monoids()[c.name].combine, target, frag)
 
 
-def _finish(e: Engine, f: Fold, st: State, acc: Parts, inner: tuple[bool, ...], maps: Scope) -> Parts:
+def _over_threads(e: Engine, st: State, acc: Parts, inner: tuple[bool, ...], maps: Scope) -> Parts:
     """Tile parts are partial over the fold's threads; the key is not, so sums under it simply add."""
-    add = [Reduction(monoids()["sum"], (p.dtype,)) for p in acc]
-    if isinstance(st, Twisted):
-        parts = [p if n == 0 or i else reduce.across(e.b, add[n], (p,), maps)[0] for n, (p, i) in enumerate(zip(acc, inner, strict=True))]
-        acc = tuple(parts)
-    elif not inner[0]:
-        acc = reduce.across(e.b, st, acc, maps)
-    return fold.over_blocks(e, f, st, acc, maps)
+    if not isinstance(st, Twisted):
+        return acc if inner[0] else reduce.across(e.b, st, acc, maps)
+    out = list(acc)
+    for n, p in enumerate(acc):
+        if n > 0 and not inner[n]:
+            (out[n],) = reduce.across(e.b, Reduction(monoids()["sum"], (p.dtype,)), (p,), maps)
+    return tuple(out)
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from emmy_eq import index as ix
-from emmy_eq.codegen.kernel_ir import Atom, Lit
+from emmy_eq.codegen.kernel_ir import Atom, Cmp, Lit
 from emmy_eq.codegen.lower import access, fold, scan, stage
 from emmy_eq.codegen.lower.access import Memory
 from emmy_eq.codegen.lower.builder import Builder
@@ -45,6 +45,7 @@ class Engine:
         self.b = Builder(self.row.threads, self.digits.grid)
         self.home: dict[str, AxisMap] = {}
         self.doubled: set[str] = set()  # shared arrays of two halves
+        self.joined = self.digits.split == 1  # whether one block is left for each output tile
 
     # -- walking the tree -----------------------------------------------------------------------------------------
 
@@ -167,6 +168,8 @@ class Engine:
         offset = access.flat(s.index, buffer.shape)
         over = tuple(sorted({n for i in s.index for n in ix.variables(i) if not is_gather(n)}))
         where = access.owner(self.b, bits(self.home, over))
+        if not self.joined:
+            where = (*where, Cmp(var("bx") // self.digits.tiles, "==", ix.const(0)))
         memory = Memory("global", s.buffer, buffer.dtype)
         access.store(self.b, memory, frag, lambda _: offset, self.home, over, where)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from emmy_eq import index as ix
 from emmy_eq.codegen.kernel_ir import Lit
-from emmy_eq.codegen.lower import contract, reduce
+from emmy_eq.codegen.lower import contract, reduce, split
 from emmy_eq.codegen.lower.builder import literal
 from emmy_eq.codegen.lower.layout import Fragment, Scope, bits, coordinates, scalar
 from emmy_eq.codegen.lower.states import ArgReduction, Parts, State, state
@@ -45,21 +45,15 @@ def emit(e: Engine, f: Fold) -> None:
             for target, part in zip(accs[n] or (), new, strict=True):
                 e.b.assign(target, "mov", part)
     maps = {p.map.axis: p.map for p in placed}
-    for c, st, acc in zip(f.carries, states, accs, strict=True):
-        assert acc is not None
-        bind(e, c, finish(e, f, st, acc, maps))
+    finish(e, f, states, [reduce.across(e.b, st, acc or (), maps) for st, acc in zip(states, accs, strict=True)], maps)
 
 
-def finish(e: Engine, f: Fold, st: State, acc: Parts, maps: Scope) -> Parts:
-    """The states of all threads and blocks as one."""
-    return over_blocks(e, f, st, reduce.across(e.b, st, acc, maps), maps)
-
-
-def over_blocks(e: Engine, f: Fold, st: State, acc: Parts, maps: Scope) -> Parts:
-    blocks = 1
-    for a in f.axes:
-        blocks *= e.row.split(a.name).blocks
-    return reduce.across_blocks(e, st, acc, maps, blocks) if blocks > 1 else acc
+def finish(e: Engine, f: Fold, states: list[State], totals: list[Parts], maps: Scope) -> None:
+    """Bind the results, once the blocks that share the fold have joined theirs."""
+    if any(e.row.split(a.name).blocks > 1 for a in f.axes):
+        totals = split.join(e, states, totals, maps)
+    for c, total in zip(f.carries, totals, strict=True):
+        bind(e, c, total)
 
 
 def make_state(e: Engine, c: Carry) -> State:

@@ -1,21 +1,15 @@
-"""Partial states held by different threads become one: shuffles over lanes, shared memory over warps, scratch over blocks."""
+"""Partial states held by different threads of a block become one: shuffles over lanes, shared memory over warps."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from emmy_eq import index as ix
 from emmy_eq.codegen import kernel_ir as k
 from emmy_eq.codegen.lower import access
-from emmy_eq.codegen.lower.access import Memory
 from emmy_eq.codegen.lower.builder import Builder
-from emmy_eq.codegen.lower.layout import TID, AxisMap, Fragment, Scope, coordinates
+from emmy_eq.codegen.lower.layout import TID, AxisMap, Fragment, Scope
 from emmy_eq.codegen.lower.states import Parts, State, tree
-from emmy_eq.index import Idx, var
+from emmy_eq.index import Idx
 from emmy_eq.ops import itemsize
-
-if TYPE_CHECKING:
-    from emmy_eq.codegen.lower.engine import Engine
 
 WARP = 32
 
@@ -79,13 +73,10 @@ def _over_warps(b: Builder, state: State, parts: Parts, m: AxisMap, lanes: int) 
     found: list[list[Fragment]] = []
     for p in parts:
         array = b.array(p.dtype, slots * warps * len(p.atoms))
-        memory = Memory("shared", array, p.dtype)
-        rank = (TID // stride) % warps
-        points = list(coordinates(p.shape()))
         leader = access.owner(b, ~lanes)
-        for n, point in enumerate(points):
-            at = b.simplify((mine + n * slots) * warps + rank)
-            b.emit(k.Store((p.at(point),), memory.dtype, "shared", array, at, leader))
+        for n, atom in enumerate(p.atoms):
+            at = b.simplify((mine + n * slots) * warps + TID // stride % warps)
+            b.emit(k.Store((atom,), p.dtype, "shared", array, at, leader))
         found.append(_gather(b, array, p, mine, slots, warps))
     return tree(b, state, [tuple(f[w] for f in found) for w in range(warps)])
 
@@ -101,7 +92,3 @@ def _gather(b: Builder, array: str, p: Fragment, mine: Idx, slots: int, warps: i
             for w, name in enumerate(names):
                 atoms[first + w].append(name)
     return [Fragment(p.axes, p.counts, tuple(a), p.dtype) for a in atoms]
-
-
-def across_blocks(e: Engine, state: State, parts: Parts, maps: Scope, blocks: Idx) -> Parts:
-    raise NotImplementedError
