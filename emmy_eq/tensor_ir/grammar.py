@@ -13,8 +13,8 @@ output's dims ``d0, d1, ...`` and always in bounds: padding is a ``where`` over 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from emmy_eq.index import Idx
 
@@ -131,6 +131,17 @@ def arguments(node: Node) -> tuple[int, ...]:
     if isinstance(node, Reduce | Scan | IndexMap):
         return (node.arg,)
     return ()
+
+
+def renumber(node: Node, to: Mapping[int, int]) -> Node:
+    """``node`` with its arguments' numbers replaced."""
+    if isinstance(node, Elementwise):
+        return replace(node, args=tuple(to[a] for a in node.args))
+    if isinstance(node, Gather):
+        return replace(node, arg=to[node.arg], indices=tuple(to[a] for a in node.indices))
+    if isinstance(node, Reduce | Scan | IndexMap):
+        return replace(node, arg=to[node.arg])
+    return node
 
 
 def total(shape: Sequence[int]) -> int:

@@ -1,0 +1,117 @@
+"""Tensors from nothing: constants and aranges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from emmy_eq.errors import InvalidInput, Unsupported
+from emmy_eq.lower.builder import Builder, Scalar, Value
+from emmy_eq.lower.dtypes import compute_dtype, scalar_dtype
+from emmy_eq.lower.row import Row
+from emmy_eq.ops import FLOATS
+
+
+def full(b: Builder, size: Sequence[int], fill_value: Scalar, dtype: str | None = None) -> Value:
+    return b.full(tuple(size), fill_value, dtype or scalar_dtype(fill_value))
+
+
+def full_like(b: Builder, x: Value, fill_value: Scalar, dtype: str | None = None) -> Value:
+    return b.full(x.shape, fill_value, dtype or x.dtype)
+
+
+def filled(value: Scalar) -> Row:
+    def row(b: Builder, size: Sequence[int], dtype: str | None = None) -> Value:
+        return b.full(tuple(size), value, dtype or "f32")
+
+    return row
+
+
+def filled_like(value: Scalar) -> Row:
+    def row(b: Builder, x: Value, dtype: str | None = None) -> Value:
+        return b.full(x.shape, value, dtype or x.dtype)
+
+    return row
+
+
+def new_filled(value: Scalar) -> Row:
+    def row(b: Builder, x: Value, size: Sequence[int], dtype: str | None = None) -> Value:
+        return b.full(tuple(size), value, dtype or x.dtype)
+
+    return row
+
+
+def new_full(b: Builder, x: Value, size: Sequence[int], fill_value: Scalar, dtype: str | None = None) -> Value:
+    return b.full(tuple(size), fill_value, dtype or x.dtype)
+
+
+def fill(b: Builder, x: Value, value: Value | Scalar) -> Value:
+    return b.expand(b.cast(value, x.dtype), x.shape) if isinstance(value, Value) else b.full(x.shape, value, x.dtype)
+
+
+def zero(b: Builder, x: Value) -> Value:
+    return b.full(x.shape, 0, x.dtype)
+
+
+def scalar_tensor(b: Builder, s: Scalar, dtype: str | None = None) -> Value:
+    return b.full((), s, dtype or "f32")
+
+
+def arange(b: Builder, start: Scalar = 0, end: Scalar = 0, step: Scalar = 1, dtype: str | None = None) -> Value:
+    """start + step * i, in f64 for float results as torch's CPU kernel does, rounded once."""
+    out = dtype or ("f32" if any(isinstance(v, float) for v in (start, end, step)) else "i64")
+    if step == 0 or (end - start) * step < 0:
+        raise InvalidInput(b.op, f"arange from {start} to {end} by {step} has no elements", b.source)
+    extent = int(-(-(end - start) // step))
+    wide = "f64" if out in FLOATS and any(isinstance(v, float) for v in (start, step)) else "i64"
+    place = b.cast(b.iota(extent), wide)
+    if step != 1:
+        place = b.apply("mul", place, step)
+    if start != 0:
+        place = b.apply("add", place, start)
+    return b.cast(place, out)
+
+
+def arange_to(b: Builder, end: Scalar, dtype: str | None = None) -> Value:
+    return arange(b, 0, end, 1, dtype or ("f32" if isinstance(end, float) else "i64"))
+
+
+def linspace(b: Builder, start: Scalar, end: Scalar, steps: int, dtype: str | None = None) -> Value:
+    """From both ends toward the middle, as torch does, so that the last element is ``end`` exactly."""
+    out = dtype or "f32"
+    if steps == 1:
+        return b.full((1,), start, out)
+    wide = compute_dtype(out) if out in FLOATS else "f32"
+    step = (end - start) / (steps - 1)
+    place = b.iota(steps)
+    up = b.apply("add", b.apply("mul", b.cast(place, wide), step), float(start))
+    back = b.apply("sub", b.const(steps - 1, "i64"), place)
+    down = b.apply("sub", b.const(float(end), wide), b.apply("mul", b.cast(back, wide), step))
+    return b.cast(b.where(b.apply("lt", place, steps // 2), up, down), out)
+
+
+def eye(b: Builder, n: int, m: int | None = None, dtype: str | None = None) -> Value:
+    shape = (n, n if m is None else m)
+    return b.cast(b.apply("eq", b.position(shape, 0), b.position(shape, 1)), dtype or "f32")
+
+
+def one_hot(b: Builder, x: Value, num_classes: int = -1) -> Value:
+    if num_classes < 0:
+        raise Unsupported(b.op, "num_classes=-1, whose value depends on the data", b.source)
+    shape = (*x.shape, num_classes)
+    return b.cast(b.apply("eq", b.unsqueeze(x, [x.rank]), b.position(shape, x.rank)), "i64")
+
+
+def rows() -> dict[str, Row]:
+    """Torch op -> row."""
+    table: dict[str, Row] = {}
+    # The values of an uninitialized tensor are unspecified: zeros are one choice.
+    for name, value in (("zeros", 0), ("ones", 1), ("empty", 0)):
+        table[f"aten.{name}.memory_format" if name == "empty" else f"aten.{name}.default"] = filled(value)
+        table[f"aten.{name}_like.default"] = filled_like(value)
+        table[f"aten.new_{name}.default"] = new_filled(value)
+    return table | {
+        "aten.full.default": full, "aten.full_like.default": full_like, "aten.new_full.default": new_full,
+        "aten.fill.Scalar": fill, "aten.fill.Tensor": fill, "aten.zero.default": zero, "aten.scalar_tensor.default": scalar_tensor,
+        "aten.arange.default": arange_to, "aten.arange.start": arange, "aten.arange.start_step": arange,
+        "aten.linspace.default": linspace, "aten.eye.default": eye, "aten.eye.m": eye, "aten.one_hot.default": one_hot,
+    }  # fmt: skip

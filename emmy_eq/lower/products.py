@@ -1,0 +1,127 @@
+"""Matrix products: both operands expanded over (..., m, n, k), multiplied, summed over k.  f16 and bf16 sum in f32."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from emmy_eq import index as ix
+from emmy_eq.errors import InvalidInput
+from emmy_eq.index import Idx
+from emmy_eq.lower.builder import Builder, Scalar, Value, broadcast_shapes, dims
+from emmy_eq.lower.dtypes import compute_dtype, promote
+from emmy_eq.lower.elementwise import pointwise
+from emmy_eq.lower.row import Row
+from emmy_eq.tensor_ir import Shape
+
+
+def contract(b: Builder, left: Value, left_index: Sequence[Idx], right: Value, right_index: Sequence[Idx], shape: Shape, k: int) -> Value:
+    """``sum_k left[left_index] * right[right_index]`` in the dtype to compute in; indices are over ``shape`` and, last, k."""
+    wide = compute_dtype(left.dtype)
+    full = (*shape, k)
+    a, c = (b.remap(b.cast(x, wide), i, full) for x, i in ((left, left_index), (right, right_index)))
+    return b.reduce("sum", b.apply("mul" if wide != "bool" else "and", a, c), [len(shape)])
+
+
+def _same_dtype(b: Builder, *values: Value) -> str:
+    dtype = values[0].dtype
+    if any(v.dtype != dtype for v in values):
+        raise InvalidInput(b.op, f"operands of dtypes {', '.join(v.dtype for v in values)} do not match", b.source)
+    return dtype
+
+
+def product(b: Builder, x: Value, other: Value) -> Value:
+    """`torch.matmul` in the dtype to compute in (not rounded yet)."""
+    if not x.rank or not other.rank:
+        raise InvalidInput(b.op, "both operands need at least one dim", b.source)
+    left = x if x.rank > 1 else b.unsqueeze(x, [0])
+    right = other if other.rank > 1 else b.unsqueeze(other, [1])
+    m, k = left.shape[-2:]
+    if right.shape[-2] != k:
+        raise InvalidInput(b.op, f"inner extents of {x.shape} and {other.shape} differ", b.source)
+    batch = broadcast_shapes(b.op, [left.shape[:-2], right.shape[:-2]])
+    shape = (*batch, m, right.shape[-1])
+    out = dims(len(shape))
+    inner = ix.var(f"d{len(shape)}")
+
+    def lead(value: Value) -> list[Idx]:
+        skip = len(batch) - (value.rank - 2)
+        return [ix.const(0) if value.shape[k] == 1 else out[skip + k] for k in range(value.rank - 2)]
+
+    found = contract(b, left, [*lead(left), out[-2], inner], right, [*lead(right), inner, out[-1]], shape, k)
+    gone = [len(batch)] * (x.rank == 1) + [len(batch) + 1] * (other.rank == 1)
+    return b.squeeze(found, gone) if gone else found
+
+
+def matmul(b: Builder, x: Value, other: Value) -> Value:
+    return b.cast(product(b, x, other), _same_dtype(b, x, other))
+
+
+def mm(b: Builder, x: Value, mat2: Value) -> Value:
+    return matmul(b, x, mat2)
+
+
+def mv(b: Builder, x: Value, vec: Value) -> Value:
+    return matmul(b, x, vec)
+
+
+def dot(b: Builder, x: Value, tensor: Value) -> Value:
+    return matmul(b, x, tensor)
+
+
+def outer(b: Builder, x: Value, vec2: Value) -> Value:
+    dtype = promote(x.dtype, vec2.dtype)
+    return pointwise(b, "mul", (b.unsqueeze(x, [1]), b.unsqueeze(vec2, [0])), dtype, dtype)
+
+
+def linear(b: Builder, x: Value, weight: Value, bias: Value | None = None) -> Value:
+    """``x @ weight.T + bias``; the weight is (out, in) and is read transposed."""
+    dtype = _same_dtype(b, *(v for v in (x, weight, bias) if v is not None))
+    found = product(b, x, b.permute(weight, range(weight.rank)[::-1]))
+    if bias is not None:
+        found = b.apply("add", found, b.cast(bias, found.dtype))
+    return b.cast(found, dtype)
+
+
+def _scaled_sum(b: Builder, x: Value, found: Value, beta: Scalar, alpha: Scalar) -> Value:
+    """beta * x + alpha * found; beta 0 ignores x altogether (its NaN too), as torch does."""
+    dtype = x.dtype
+    scaled = b.apply("mul", found, alpha) if alpha != 1 else found
+    if beta == 0:
+        return b.cast(scaled, dtype)
+    start = b.cast(x, scaled.dtype)
+    start = b.apply("mul", start, beta) if beta != 1 else start
+    return b.cast(b.apply("add", start, scaled), dtype)
+
+
+def addmm(b: Builder, x: Value, mat1: Value, mat2: Value, beta: Scalar = 1, alpha: Scalar = 1) -> Value:
+    _same_dtype(b, x, mat1, mat2)
+    return _scaled_sum(b, x, product(b, mat1, mat2), beta, alpha)
+
+
+def addmv(b: Builder, x: Value, mat: Value, vec: Value, beta: Scalar = 1, alpha: Scalar = 1) -> Value:
+    return addmm(b, x, mat, vec, beta, alpha)
+
+
+def baddbmm(b: Builder, x: Value, batch1: Value, batch2: Value, beta: Scalar = 1, alpha: Scalar = 1) -> Value:
+    return addmm(b, x, batch1, batch2, beta, alpha)
+
+
+def addbmm(b: Builder, x: Value, batch1: Value, batch2: Value, beta: Scalar = 1, alpha: Scalar = 1) -> Value:
+    _same_dtype(b, x, batch1, batch2)
+    return _scaled_sum(b, x, b.reduce("sum", product(b, batch1, batch2), [0]), beta, alpha)
+
+
+def addr(b: Builder, x: Value, vec1: Value, vec2: Value, beta: Scalar = 1, alpha: Scalar = 1) -> Value:
+    wide = compute_dtype(_same_dtype(b, x, vec1, vec2))
+    return _scaled_sum(b, x, outer(b, b.cast(vec1, wide), b.cast(vec2, wide)), beta, alpha)
+
+
+def rows() -> dict[str, Row]:
+    """Torch op -> row."""
+    return {
+        "aten.matmul.default": matmul, "aten.mm.default": mm, "aten.bmm.default": mm, "aten.mv.default": mv, "aten.dot.default": dot,
+        "aten.vdot.default": lambda b, x, other: dot(b, x, other),
+        "aten.outer.default": outer, "aten.ger.default": outer, "aten.linear.default": linear,
+        "aten.addmm.default": addmm, "aten.addmv.default": addmv, "aten.baddbmm.default": baddbmm, "aten.addbmm.default": addbmm,
+        "aten.addr.default": addr,
+    }  # fmt: skip
