@@ -98,7 +98,8 @@ def signature(text: str) -> str:
         if name not in used and name != "Lit":
             continue
         lines.append(f"(constructor {name} ({columns}) Val)")
-        facts, names = [], {}
+        facts: list[str] = []
+        names: dict[str, str] = {}
         for k, sort in enumerate(columns.split()):
             if sort == "Val" and f"{{f{k}}}" in free:
                 facts.append(f"(= f{k} (free c{k}))")

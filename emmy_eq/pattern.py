@@ -1,4 +1,4 @@
-"""Two symbolic readings of a rule's body: egglog text, and mathematics for people.
+"""A rule as an egglog rule: the algebra's reading as patterns.
 
 The constructors' names and columns are those of `emmy_eq.encode`.
 """

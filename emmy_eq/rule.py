@@ -106,9 +106,9 @@ class Rule:
         return to_egglog(self)
 
     def __str__(self) -> str:
-        from emmy_eq.pattern import to_mathematics
+        from emmy_eq.mathematics import show
 
-        return to_mathematics(self)
+        return show(self)
 
 
 def rule(rounding: Rounding, phase: Phase = Phase.ALGEBRA, name: str | None = None) -> Callable[[Callable[..., Equation]], Rule]:

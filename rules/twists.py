@@ -24,5 +24,14 @@ def _family(row: ops.Twist) -> Iterator[Rule]:
     yield unweighted
 
 
+@rule(Rounding.REASSOCIATES, Phase.TWIST)
+def shift_by_finite_maximum(s: Val, k: Axes) -> Equation:
+    """A sum of exponentials that shifts by the maximum only where that is finite (logsumexp) shifts always, and is chosen per row:
+    the exponentials of a row whose maximum is -inf or inf add up to 0 or inf, as that of the maximum does."""
+    top = s.max(k)
+    infinite = top.call("isinf")
+    return rewrite((s - infinite.where(s.like(0.0), top)).exp().sum(k), infinite.where(top.exp(), (s - top).exp().sum(k)))
+
+
 def rules() -> tuple[Rule, ...]:
-    return tuple(r for row in ops.twists().values() for r in _family(row))
+    return (shift_by_finite_maximum, *(r for row in ops.twists().values() for r in _family(row)))
