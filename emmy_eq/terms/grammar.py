@@ -21,20 +21,15 @@ Construction hash-conses: equal terms are one object, so ``is`` and ``id`` decid
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from emmy_eq import index as ix
-from emmy_eq.errors import VerifyError
 from emmy_eq.index import Idx
 from emmy_eq.ops import DTYPES, itemsize, ops
-
-MAX_POINTS = 1 << 22  # of an index that `verify` tries one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,160 +272,3 @@ class TermProgram:
     seams: tuple[tuple[str, Val, tuple[Axis, ...]], ...]
     equalities: tuple[tuple[Val, Val], ...]
     inputs: tuple[InputBuf, ...]
-
-
-def show(x: TermProgram | Val) -> str:
-    """Text for people, one line a stored tensor: ``name[axes] = body``.  A `Val` by itself names its axes a0, a1, ... by id."""
-    return _Printer(x.axes).program(x) if isinstance(x, TermProgram) else _Printer(AxisTable()).val(x)
-
-
-class _Printer:
-    def __init__(self, axes: AxisTable) -> None:
-        self.axes = axes
-        self.names: dict[Stored, str] = {}
-        self.orders: dict[Stored, list[int]] = {}  # memory order, as positions among the ascending axes
-        self.lets: dict[Val, str] = {}
-        self.lines: list[str] = []
-
-    def program(self, p: TermProgram) -> str:
-        self.lines.append("axes " + ", ".join(f"{a.name}={a.extent}" for a in self.axes.axes))
-        self.lines.extend(f"input {b.name}: {b.dtype}{list(b.shape)}" for b in p.inputs)
-        for name, load, order in p.seams:
-            self.define(load.attr[0], name, [a.id for a in order])
-        for load, again in p.equalities:
-            left = self.text(load)
-            self.share([again])
-            self.lines.append(f"equal {left} = {self.text(again)}")
-        by_value = {id(s.val): s for s in reversed(self.names)}
-        for r in p.results:
-            stored = by_value.get(id(r.val))
-            body = self.names[stored] if stored is not None else self.text(r.val)
-            alias = f" in {r.alias}" if r.alias is not None else ""
-            self.lines.append(f"{r.name}{alias}: {r.val.dtype}{list(r.shape)} over [{self.axis_names([a.id for a in r.axes])}] = {body}")
-        return "\n".join(self.lines)
-
-    def val(self, v: Val) -> str:
-        for term in topological([v]):
-            if term.op == "load" and isinstance(term.attr[0], Stored) and term.attr[0] not in self.names:
-                self.define(term.attr[0], f"t{len(self.names)}", self.ids(term.attr[0].mask))
-        self.share([v])
-        return "\n".join([*self.lines, self.text(v)])
-
-    def define(self, stored: Stored, name: str, order: Sequence[int]) -> None:
-        self.share([stored.val])
-        self.lines.append(f"{name}[{self.axis_names(order)}]: {stored.val.dtype} = {self.text(stored.val)}")
-        self.names[stored] = name
-        self.orders[stored] = [self.ids(stored.mask).index(i) for i in order]
-
-    def share(self, roots: Sequence[Val]) -> None:
-        """A line of its own for every compound term that is used twice below ``roots``."""
-        order = list(topological(roots, lambda v: v.args))
-        uses = Counter(a for v in order for a in v.args)
-        for v in order:
-            if uses[v] > 1 and v.args and v not in self.lets:
-                text = self.text(v)
-                self.lets[v] = f"v{len(self.lets)}"
-                self.lines.append(f"  {self.lets[v]} = {text}")
-
-    def ids(self, mask: int) -> list[int]:
-        return [i for i in range(mask.bit_length()) if mask >> i & 1]
-
-    def axis_names(self, ids: Sequence[int]) -> str:
-        known = {a.id: a.name for a in self.axes.axes}
-        return ", ".join(known.get(i, f"a{i}") for i in ids)
-
-    def text(self, v: Val, nested: bool = False) -> str:
-        if v in self.lets:
-            return self.lets[v]
-        if v.op == "lit":
-            return f"{v.dtype}({from_bits(v.dtype, v.attr)})"
-        if v.op == "iota":
-            return f"iota({v.attr})"
-        if v.op == "load":
-            return self.load(v)
-        symbol = ops()[v.op].symbol if v.op in ops() else None
-        if symbol is not None and len(v.args) == 2:
-            text = f"{self.text(v.args[0], True)} {symbol} {self.text(v.args[1], True)}"
-            return f"({text})" if nested else text
-        name = v.dtype if v.op == "cast" else v.op
-        if v.op in ("reduce", "argreduce", "scan", "twist"):
-            name = f"{'scan ' if v.op == 'scan' else ''}{v.attr[0]}{{{self.axis_names(self.ids(v.attr[1]))}}}"
-        return f"{name}({', '.join(self.text(a) for a in v.args)})"
-
-    def load(self, v: Val) -> str:
-        buf, idxs = v.attr
-        if isinstance(buf, Stored):
-            idxs = [idxs[k] for k in self.orders[buf]]
-        where = ", ".join(map(str, idxs)) + "".join(f"; g{k} = {self.text(g)}" for k, g in enumerate(v.args))
-        return f"{self.names[buf] if isinstance(buf, Stored) else buf.name}[{where}]"
-
-
-def verify(program: TermProgram) -> None:
-    """Raises `VerifyError` where a term's cached facts, an index, a result's axes or a seam is not what the grammar says."""
-    table = program.axes
-    if [a.id for a in table.axes] != list(range(len(table.axes))) or len(table.by_name) != len(table.axes):
-        raise VerifyError("term", "axes", "ids are not 0, 1, ... or names repeat")
-    known = (1 << len(table.axes)) - 1
-    roots = [*(r.val for r in program.results), *(load for _, load, _ in program.seams), *(v for pair in program.equalities for v in pair)]
-    for v in topological(roots):
-        _verify_term(v, table, known)
-    for r in program.results:
-        mask = _distinct(r.axes, r.name)
-        if r.val.free & ~mask or table.points(mask) != prod(r.shape):
-            raise VerifyError("term", r.name, f"axes {[a.name for a in r.axes]} do not hold the value or the shape {r.shape}")
-    for name, load, order in program.seams:
-        if not is_pointwise(load, table) or _distinct(order, name) != load.attr[0].mask:
-            raise VerifyError("term", name, "a seam is a pointwise load with an order of all its axes")
-    for a, b in program.equalities:
-        if a.dtype != b.dtype or b.free & ~a.free:
-            raise VerifyError("term", show(a), "its equal has another dtype or more axes")
-
-
-def _distinct(axes: Sequence[Axis], where: str) -> int:
-    mask = sum({a.bit for a in axes})
-    if mask.bit_count() != len(axes):
-        raise VerifyError("term", where, "an axis appears twice")
-    return mask
-
-
-def _verify_term(v: Val, table: AxisTable, known: int) -> None:
-    free = 0
-    for a in v.args:
-        free |= a.free
-    if v.op in ("reduce", "argreduce", "twist"):
-        free &= ~v.attr[1]
-    if v.op == "scan":
-        free |= v.attr[1]
-    if v.op == "iota":
-        free = table.mask(v.attr)
-    if v.op == "load":
-        for x in v.attr[1]:
-            free |= table.mask(x)
-        _verify_load(v, table)
-    masked = v.op in ("reduce", "argreduce", "scan", "twist")
-    if v.free != free or v.free & ~known or (masked and (not v.attr[1] or v.attr[1] & ~known)):
-        raise VerifyError("term", show(v), f"free axes {v.free:b} are not {free:b}, or not axes of the program")
-    if v.op in ops() and len(v.args) != ops()[v.op].arity:
-        raise VerifyError("term", show(v), f"{v.op} takes {ops()[v.op].arity} arguments")
-
-
-def _verify_load(v: Val, table: AxisTable) -> None:
-    """Coordinates match the buffer's dims, name known axes, and stay in bounds (data-dependent ones are checked when run)."""
-    buf, idxs = v.attr
-    dims = buf.shape if isinstance(buf, InputBuf) else tuple(a.extent for a in table.of(buf.mask))
-    names = set(table.by_name) | {f"g{k}" for k in range(len(v.args))}
-    if len(idxs) != len(dims) or not all(ix.variables(x) <= names for x in idxs) or any(g.dtype != "i64" for g in v.args):
-        raise VerifyError("term", show(v), "coordinates do not match the buffer, or name unknown variables")
-    for x, extent in zip(idxs, dims, strict=True):
-        if ix.variables(x) <= set(table.by_name) and not _inside(x, extent, table):
-            raise VerifyError("term", show(v), f"index {x} leaves [0, {extent})")
-
-
-def _inside(x: Idx, extent: int, table: AxisTable) -> bool:
-    """By an enclosure, else at every point; where there are too many points to try, an enclosure that is too wide is let pass."""
-    low, high = ix.bounds(x, table.extents())
-    mask = table.mask(x)
-    if (0 <= low and high < extent) or not 0 < table.points(mask) <= MAX_POINTS:
-        return True
-    values = ix.evaluate(x, dict(zip((a.name for a in table.of(mask)), np.indices([a.extent for a in table.of(mask)]), strict=True)))
-    return bool(np.min(values) >= 0 and np.max(values) < extent)
