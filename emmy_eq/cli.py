@@ -176,3 +176,36 @@ def load(program: str, inputs: str | None) -> tuple[Callable[..., Any], tuple[An
     if given is None:
         raise InvalidInput(program, "no example inputs: give --inputs EXPR, or define example_inputs in the file")
     return found, tuple(given) if isinstance(given, tuple | list) else (given,)
+
+
+def rules_command(options: argparse.Namespace) -> int:
+    from emmy_eq import report
+    from emmy_eq.pipeline import check_accuracy
+    from emmy_eq.rules import active, library
+
+    check_accuracy(options.accuracy)
+    if options.action == "show" and options.name is None:
+        raise InvalidInput("rules show", "say which rule; `emmy-eq rules list` has the names")
+    if options.name is not None and options.name not in library():
+        raise InvalidInput(f"rule {options.name!r}", f"the rules are {', '.join(sorted(library()))}")
+    chosen = (library()[options.name],) if options.name is not None else active(options.accuracy)
+    if options.action != "check":
+        text = report.rules if options.action == "list" else report.rule
+        print(json.dumps([report.rule_record(rule) for rule in chosen], indent=1) if options.json else text(chosen))
+        return 0
+    from emmy_eq.verify.check import check_rule
+
+    verdicts = [check_rule(rule) for rule in chosen]
+    print(json.dumps({v.rule: report.verdict_record(v) for v in verdicts}, indent=1) if options.json else report.verdicts(verdicts))
+    return 0 if all(v.holds for v in verdicts) else 1
+
+
+def targets_command(options: argparse.Namespace) -> int:
+    from dataclasses import asdict
+
+    from emmy_eq import report
+    from emmy_eq.extract.targets import targets
+
+    rows = [asdict(target) for target in targets().values()]
+    print(json.dumps(rows, indent=1) if options.json else report.records(rows))
+    return 0

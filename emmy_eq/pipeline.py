@@ -8,18 +8,29 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from emmy_eq.errors import InvalidInput
 from emmy_eq.rule import Rule
 from emmy_eq.stage import stage
 
 if TYPE_CHECKING:
-    from emmy_eq import loop_ir, tensor_ir, terms, torch_ir
-    from emmy_eq.codegen import kernel_ir, tile_ir
+    import torch
+
+    from emmy_eq import loop_ir as loops
+    from emmy_eq import tensor_ir as tensors
+    from emmy_eq import torch_ir as captured
+    from emmy_eq.codegen.kernel_ir import Kernel
+    from emmy_eq.codegen.schedule import Schedule
+    from emmy_eq.codegen.tile_ir import Tile
     from emmy_eq.egraph import Saturated
     from emmy_eq.extract.plan import Plan
     from emmy_eq.extract.targets import Target
+    from emmy_eq.terms import TermProgram
 
 ACCURACIES = ("strict", "default", "fast")
 
@@ -39,8 +50,13 @@ class Options:
     rules: Sequence[Rule] = ()
 
     def __post_init__(self) -> None:
-        if self.accuracy not in ACCURACIES:
-            raise InvalidInput(f"accuracy {self.accuracy!r}", f"it is one of {', '.join(ACCURACIES)}")
+        check_accuracy(self.accuracy)
+
+
+def check_accuracy(accuracy: str) -> None:
+    """Raise `InvalidInput` unless ``accuracy`` names a contract."""
+    if accuracy not in ACCURACIES:
+        raise InvalidInput(f"accuracy {accuracy!r}", f"it is one of {', '.join(ACCURACIES)}")
 
 
 class Compiled:
@@ -49,23 +65,29 @@ class Compiled:
     Called with CUDA tensors it launches its kernels; with CPU tensors the simulator runs them.
     """
 
-    def __init__(self, source: Callable[[], torch_ir.Program], options: Options) -> None:
-        self._source, self.options = source, options
+    def __init__(self, source: Callable[[], captured.Program], options: Options, only: tuple[Rule, ...] | None = None) -> None:
+        self._source, self.options, self._only = source, options, only
         self.seconds: dict[str, float] = {}
         self._inner: list[float] = []
 
     @stage
-    def torch_ir(self) -> torch_ir.Program:
+    def import_torch(self) -> ModuleType:
+        """A stage of its own, since it takes most of the time of a small compile from the shell."""
+        return import_module("torch")
+
+    @stage
+    def torch_ir(self) -> captured.Program:
+        assert self.import_torch is not None
         return self._source()
 
     @stage
-    def tensor_ir(self) -> tensor_ir.Program:
+    def tensor_ir(self) -> tensors.Program:
         from emmy_eq.lower import lower
 
         return lower(self.torch_ir)
 
     @stage
-    def terms(self) -> terms.TermProgram:
+    def terms(self) -> TermProgram:
         from emmy_eq.to_terms import to_terms
 
         return to_terms(self.tensor_ir)
@@ -73,9 +95,8 @@ class Compiled:
     @stage
     def egraph(self) -> Saturated:
         from emmy_eq.egraph import saturate
-        from emmy_eq.rules import active
 
-        return saturate(self.terms, (*active(self.options.accuracy), *self.options.rules))
+        return saturate(self.terms, self.rules)
 
     @stage
     def plan(self) -> Plan:
@@ -84,19 +105,19 @@ class Compiled:
         return search(self.egraph, self.target, self.options.place)
 
     @stage
-    def loop_ir(self) -> loop_ir.Program:
+    def loop_ir(self) -> loops.Program:
         from emmy_eq.extract.loops import to_loops
 
         return to_loops(self.plan)
 
     @stage
-    def tile_ir(self) -> tuple[tile_ir.Tile, ...]:
+    def tile_ir(self) -> tuple[Tile, ...]:
         from emmy_eq.codegen import tile_ir
 
         return tuple(tile_ir.to_tile(kernel, self.schedule_of(kernel)) for kernel in self.loop_ir.kernels)
 
     @stage
-    def kernel_ir(self) -> tuple[kernel_ir.Kernel, ...]:
+    def kernel_ir(self) -> tuple[Kernel, ...]:
         from emmy_eq.codegen.lower import lower
 
         return tuple(lower(tile, self.target) for tile in self.tile_ir)
@@ -112,3 +133,99 @@ class Compiled:
         from emmy_eq.extract.targets import target
 
         return target(self.options.target)
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules that take part."""
+        from emmy_eq.rules import active
+
+        return (*active(self.options.accuracy), *self.options.rules) if self._only is None else self._only
+
+    def restricted(self, rules: Sequence[Rule]) -> Compiled:
+        """The same program under these rules alone."""
+        other = Compiled(self._source, self.options, tuple(rules))
+        other.__dict__["terms"] = self.terms
+        return other
+
+    def schedule_of(self, kernel: loops.Kernel) -> Schedule:
+        """The row that the options give ``kernel``, else its family's default."""
+        from emmy_eq.codegen import schedule
+        from emmy_eq.codegen.families import schedules
+
+        given = self.options.schedule
+        row = given if isinstance(given, str) or given is None else given.get(kernel.name)
+        return schedules(kernel, self.target)[0] if row is None else schedule.parse(row)
+
+    def explain(self, verbose: int = 0) -> str:
+        """What was found, in words and tables; 1: rules and seconds too, 2: the rewrites as diffs."""
+        from emmy_eq import report
+
+        return report.explain(self, verbose)
+
+    def __call__(self, *args: Any) -> Any:
+        """As the source function: same results, in-place writes included.  CUDA tensors run on the GPU, others on the simulator."""
+        given = self.torch_ir.bind(args)
+        if not any(x.is_cuda for x in given.values()):
+            _say_once("no CUDA tensor among the arguments: running on the simulator")
+        results = self.run(given)
+        return self.torch_ir.pack([x for x, output in zip(results, self.torch_ir.outputs, strict=True) if output.returned])
+
+    def run(self, given: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+        """All results in order, of inputs and constants by name; one that aliases an input is written there."""
+        on_gpu = any(x.is_cuda for x in given.values())
+        made = self._launch(given) if on_gpu else self._simulate(given)
+        aliases = [alias for _, _, _, alias in self.loop_ir.outputs]
+        return [x if alias is None else given[alias].copy_(x) for x, alias in zip(made, aliases, strict=True)]
+
+    def _simulate(self, given: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+        """Every kernel on the simulator, in order; buffers by name."""
+        from emmy_eq.arrays import to_numpy, to_torch
+        from emmy_eq.codegen import simulate
+        from emmy_eq.ops import DTYPES
+
+        memory = {b.name: to_numpy(given[b.name]) for b in self.loop_ir.inputs}
+        made = [(b.name, b.shape, b.dtype) for b in self.loop_ir.temps] + [o[:3] for o in self.loop_ir.outputs]
+        memory |= {name: np.empty(shape, DTYPES[dtype]) for name, shape, dtype in made}
+        for kernel in self.kernel_ir:
+            simulate.run(kernel, memory)
+        return [to_torch(memory[name].reshape(shape), dtype) for name, shape, dtype, _ in self.loop_ir.outputs]
+
+    def _launch(self, given: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+        """Every kernel on the current CUDA stream."""
+        return self._loaded(given)
+
+    @stage
+    def _loaded(self) -> Callable[[Mapping[str, torch.Tensor]], list[torch.Tensor]]:
+        from emmy_eq.codegen.runtime import load
+
+        return load(self.loop_ir, self.kernel_ir, self.cuda, self.target)
+
+
+def compile(
+    program: Callable[..., Any],
+    example_inputs: Sequence[Any],
+    target: str = "sm_90a",
+    accuracy: str = "default",
+    place: Mapping[str, str] | str = "auto",
+    schedule: Mapping[str, str] | str | None = None,
+    rules: Sequence[Rule] = (),
+) -> Compiled:
+    """Compile a function or module for the shapes and dtypes of ``example_inputs``; see `Options` for the rest.
+
+    The plan is searched now, kernels are made when first asked for.  Raises `Unsupported` for an operation that has no
+    lowering, `InvalidInput` for an option that has no meaning.
+    """
+    from emmy_eq.torch_ir import capture
+
+    made = Compiled(lambda: capture(program, tuple(example_inputs)), Options(target, accuracy, place, schedule, tuple(rules)))
+    made.loop_ir  # noqa: B018 (computed here, so that what is unsupported is said here)
+    return made
+
+
+_said: set[str] = set()
+
+
+def _say_once(text: str) -> None:
+    if text not in _said:
+        _said.add(text)
+        print(f"emmy_eq: {text}", file=sys.stderr)

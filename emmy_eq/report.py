@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
-from emmy_eq import loop_ir
+from emmy_eq import loop_ir, tensor_ir, torch_ir
 from emmy_eq.text import quantity, table
 
 if TYPE_CHECKING:
+    from emmy_eq.execute import Outcome
     from emmy_eq.pipeline import Compiled
+    from emmy_eq.rule import Rule
+    from emmy_eq.steps import Step
+    from emmy_eq.verify.check import Verdict
 
 
 def view(compiled: Compiled, ir: str) -> str:
@@ -21,8 +27,6 @@ def _egraph(compiled: Compiled) -> str:
     """Size, the rules that matched, and how many equal forms each seam has; no seconds, so that the text is reproducible."""
     graph = compiled.egraph
     head = f"e-graph: {graph.report.rows} rows in {graph.report.classes} classes after {graph.report.rounds} rounds, {_end(compiled)}"
-    fired = sorted(graph.report.matches.items(), key=lambda item: (-item[1], item[0]))
-    rules = table(["rule", "matches"], [[name, str(n)] for name, n in fired])
     seams = table(
         ["seam", "axes", "equal forms", "by operation"],
         [
@@ -30,7 +34,16 @@ def _egraph(compiled: Compiled) -> str:
             for s in graph.seams
         ],
     )
-    return f"{head}\n\n{rules}\n\n{seams}"
+    return f"{head}\n\n{_matches(compiled)}\n\n{seams}"
+
+
+def _matches(compiled: Compiled) -> str:
+    """The rules that matched, most often first."""
+    fired: Counter[str] = Counter()
+    for name, n in compiled.egraph.report.matches.items():
+        fired[name.split(".")[0]] += n  # one rule of ours is an egglog rule a direction and a constant's dtype
+    rows = [[rule.name, str(rule), str(fired[rule.name])] for rule in compiled.rules if fired[rule.name]]
+    return table(["rule", "rewrite", "matches"], sorted(rows, key=lambda row: (-int(row[2]), row[0])))
 
 
 def _forms(compiled: Compiled, cls: int) -> str:
@@ -41,3 +54,148 @@ def _forms(compiled: Compiled, cls: int) -> str:
 def _end(compiled: Compiled) -> str:
     stopped = compiled.egraph.report.stopped
     return "saturated" if stopped is None else f"stopped at the limit on {stopped}"
+
+
+def rules(chosen: Sequence[Rule]) -> str:
+    """One line a rule: name, formula, what it does to rounding, phase."""
+    return table(["rule", "rounding", "phase", "rewrite"], [[r.name, r.rounding.name.lower(), str(r.phase), str(r)] for r in chosen])
+
+
+def rule(chosen: Sequence[Rule]) -> str:
+    """Everything about each rule: its formula, its reason, its text in egglog."""
+    return "\n\n".join(
+        "\n\n".join([f"{r.name}   {r.rounding.name.lower()}, phase {r.phase}, {r.source}", *(indent(x, "    ") for x in (str(r), r.doc, r.to_egglog()))])
+        for r in chosen
+    )
+
+
+def rule_record(r: Rule) -> dict[str, Any]:
+    return {"name": r.name, "rounding": r.rounding.name.lower(), "phase": str(r.phase), "source": r.source, "rewrite": str(r), "doc": r.doc}
+
+
+def verdicts(found: Sequence[Verdict]) -> str:
+    """One line a rule, then each counterexample."""
+    rows = [[v.rule, "holds" if v.holds else "FAILS", str(v.draws), v.layer or ""] for v in found]
+    failures = [f"{v.rule}: {v.why or 'its guard never held, so nothing was tested'}; {v.counterexample}" for v in found if not v.holds]
+    return "\n".join([table(["rule", "verdict", "draws", "refuted by"], rows), *failures])
+
+
+def verdict_record(v: Verdict) -> dict[str, Any]:
+    return {"passed": v.holds, "draws": v.draws, "layer": v.layer, "why": v.why}
+
+
+def records(rows: Sequence[dict[str, Any]]) -> str:
+    """Frozen records side by side: a line a field, a column a record."""
+    head, *fields = [[key, *(_cell(row[key]) for row in rows)] for key in rows[0]]
+    return table(head, fields)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10_000):
+        return quantity(value)
+    return str(value)
+
+
+def kernel_records(compiled: Compiled) -> list[dict[str, Any]]:
+    """One record a kernel of the plan, with its modelled cost."""
+    return [
+        {
+            "name": kernel.name,
+            "identity": loop_ir.identity(kernel),
+            "loop_ops": loop_ir.ops(kernel),
+            "flops": sum(cost.flops.values()),
+            "bytes": cost.bytes,
+            "microseconds": round(cost.seconds * 1e6, 3),
+            "bound": cost.bound,
+        }
+        for kernel, cost in zip(compiled.loop_ir.kernels, compiled.costs, strict=True)
+    ]
+
+
+def summary(compiled: Compiled) -> dict[str, Any]:
+    """What ``compile --json`` prints."""
+    graph, options = compiled.egraph.report, compiled.options
+    return {
+        "target": options.target,
+        "accuracy": options.accuracy,
+        "place": options.place,
+        "kernels": kernel_records(compiled),
+        "egraph": {"rows": graph.rows, "classes": graph.classes, "saturated": graph.saturated, "seconds": graph.seconds},
+        "search": {"plans": len(compiled.plan.met), "seconds": compiled.seconds["plan"]},
+        "seconds": compiled.seconds,
+    }
+
+
+def explain(compiled: Compiled, verbose: int = 0) -> str:
+    """The kernels as a table, how they were found; 1: rules that matched and seconds; 2: the rewrites that made a difference."""
+    kernels = table(
+        ["kernel", "identity", "flops", "bytes", "model us", "bound", "operations"],
+        [
+            [
+                k["name"], k["identity"][:12], quantity(k["flops"]), quantity(k["bytes"], "B"), f"{k['microseconds']:.1f}", k["bound"],
+                ", ".join(f"{n} {op}" for op, n in k["loop_ops"].items()),
+            ]
+            for k in kernel_records(compiled)
+        ],
+    )  # fmt: skip
+    graph = compiled.egraph.report
+    found = (
+        f"e-graph: {graph.rows} rows in {graph.classes} classes, {_end(compiled)} in {graph.seconds:.2f} s; "
+        f"search: {len(compiled.plan.met)} plans in {compiled.seconds['plan']:.2f} s; target {compiled.target}"
+    )
+    parts = [kernels, found]
+    if verbose:
+        parts += [_matches(compiled), table(["stage", "seconds"], [[name, f"{s:.3f}"] for name, s in compiled.seconds.items()])]
+    if verbose > 1:
+        from emmy_eq.steps import steps
+
+        parts += [_step(step) for step in steps(compiled)]
+    return "\n\n".join(parts)
+
+
+def _step(step: Step) -> str:
+    needs = f"\n(with {', '.join(r.name for r in step.waiting)})" if step.waiting else ""
+    return f"{step.rule.name}: {step.rule}{needs}\n{step.diff()}"
+
+
+def outcome(found: Outcome) -> str:
+    """The results, their errors where they were checked, and times where they were taken."""
+    where = "the GPU" if found.device == "cuda" else "the simulator"
+    rows = [[str(n), f"{r.dtype}{list(r.shape)}", r.preview] for n, r in enumerate(found.outputs)]
+    parts = [f"Ran on {where}.", table(["output", "type", "first values"], rows)]
+    if any(r.error is not None for r in found.outputs):
+        checks = [
+            [str(n), f"{r.error:.2e}", f"{r.eager_error:.2e}", f"{r.limit:.2e}", "ok" if r.passed else "FAILS"] for n, r in enumerate(found.outputs)
+        ]
+        parts.append(table(["output", "error against float64", "eager's", "limit", "verdict"], checks))
+    if found.times:
+        times = [[name, f"{t.hot:.2f}", f"{t.cold:.2f}"] for name, t in found.times.items()]
+        parts.append(table(["program", "hot us", "cold us"], times))
+    return "\n\n".join(parts)
+
+
+def _sections(texts: Iterable[str]) -> str:
+    return "\n\n".join(text.rstrip("\n") for text in texts)
+
+
+def _tile(compiled: Compiled) -> str:
+    from emmy_eq.codegen import tile_ir
+
+    return _sections(map(tile_ir.show, compiled.tile_ir))
+
+
+def _kernel(compiled: Compiled) -> str:
+    from emmy_eq.codegen import kernel_ir
+
+    return _sections(map(kernel_ir.show, compiled.kernel_ir))
+
+
+_VIEWS: dict[str, Callable[[Compiled], str]] = {
+    "torch": lambda compiled: torch_ir.show(compiled.torch_ir),
+    "tensor": lambda compiled: tensor_ir.show(compiled.tensor_ir),
+    "egraph": _egraph,
+    "loop": lambda compiled: loop_ir.show(compiled.loop_ir),
+    "tile": _tile,
+    "kernel": _kernel,
+    "cuda": lambda compiled: _sections(compiled.cuda),
+}

@@ -1,0 +1,154 @@
+"""Runs a compiled program on its example inputs, compares it with float64, and times it beside eager and torch.compile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, fx
+
+from emmy_eq import torch_ir
+from emmy_eq.errors import InvalidInput
+from emmy_eq.ops import FLOATS
+from emmy_eq.timing import Times, interleaved
+
+if TYPE_CHECKING:
+    from emmy_eq.pipeline import Compiled
+
+# The accuracy contract: a result is at most so many times as far from float64 as eager PyTorch's is ...
+EAGER_FACTOR = 4.0
+# ... or within so many roundings of the result's own dtype, where eager happens to be exact.
+ROUNDINGS = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One output.  Errors are max |y - ref| / max |ref| over finite positions (integers: max |y - ref|), infinite where NaN or
+    infinity stand elsewhere than in the reference; None unless asked for."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    preview: str
+    error: float | None = None
+    eager_error: float | None = None
+    limit: float | None = None
+
+    @property
+    def passed(self) -> bool:
+        return self.error is None or self.limit is None or self.error <= self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``times``: of ``eager``, ``compile`` and ``emmy_eq``, where asked for."""
+
+    device: str
+    outputs: tuple[Result, ...]
+    times: Mapping[str, Times]
+
+    @property
+    def passed(self) -> bool:
+        return all(result.passed for result in self.outputs)
+
+    def record(self) -> dict[str, Any]:
+        """What ``--json`` prints."""
+        return asdict(self) | {"passed": self.passed}
+
+
+def default_device() -> str:
+    return "cuda" if torch.cuda.is_available() else "sim"
+
+
+def run_example(compiled: Compiled, device: str, check: bool = False, bench: bool = False) -> Outcome:
+    """``device`` is ``sim`` or ``cuda``; an in-place program writes copies of its examples."""
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InvalidInput("--device cuda", f"there is no CUDA device here (torch {torch.__version__}); --device sim runs the simulator")
+    if bench and device != "cuda":
+        raise InvalidInput("--bench", "only a GPU can be timed; the simulator checks results")
+    program = compiled.torch_ir
+    given = {name: x.to("cuda" if device == "cuda" else "cpu") for name, x in program.examples().items()}
+    results = compiled.run(_copies(given))
+    outputs = tuple(_plain(x) for x in results)
+    if check:
+        eager = torch_ir.run(program, _copies(given))
+        reference = in_float64(program, given)
+        outputs = tuple(_checked(x, e, r) for x, e, r in zip(results, eager, reference, strict=True))
+    return Outcome(device, outputs, _times(compiled, given) if bench else {})
+
+
+def _copies(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: x.clone() for name, x in given.items()}
+
+
+def in_float64(program: torch_ir.Program, given: Mapping[str, Tensor]) -> list[Tensor]:
+    """The outputs by eager PyTorch with every float tensor, and every float dtype that an operation names, widened to float64."""
+
+    def widen(key: str, value: Any) -> Any:
+        return "f64" if key == "dtype" and value in FLOATS else value
+
+    nodes = tuple(replace(n, arguments=tuple((k, widen(k, v)) for k, v in n.arguments)) for n in program.nodes)
+    wide = {name: x.double() if x.is_floating_point() else x.clone() for name, x in given.items()}
+    return torch_ir.run(replace(program, nodes=nodes), wide)
+
+
+def _plain(x: Tensor) -> Result:
+    values = " ".join(f"{v:.6g}" for v in x.flatten()[:4].tolist())
+    return Result(tuple(x.shape), torch_ir.dtype_name(x.dtype), values + (" ..." if x.numel() > 4 else ""))
+
+
+def _checked(result: Tensor, eager: Tensor, reference: Tensor) -> Result:
+    error, eager_error = distance(result, reference), distance(eager, reference)
+    limit = max(EAGER_FACTOR * eager_error, ROUNDINGS * torch.finfo(result.dtype).eps) if result.is_floating_point() else 0.0
+    return replace(_plain(result), error=error, eager_error=eager_error, limit=limit)
+
+
+def distance(result: Tensor, reference: Tensor) -> float:
+    """See `Result`; infinite too where the shapes differ."""
+    if result.shape != reference.shape:
+        return float("inf")
+    if not result.is_floating_point():
+        return float((result.long() - reference.long()).abs().max()) if result.numel() else 0.0
+    y, ref = result.double(), reference.double().to(result.device)
+    finite = ref.isfinite() & y.isfinite()
+    # A finite float64 value beyond the result's range rounds to infinity there, rightly.
+    special = ref.to(result.dtype).double()
+    if not torch.equal(y.isnan(), ref.isnan()) or not torch.equal(y[~finite & ~y.isnan()], special[~finite & ~y.isnan()]):
+        return float("inf")
+    scale = ref[finite].abs().max() if bool(finite.any()) else torch.tensor(0.0)
+    worst = (y - ref)[finite].abs().max() if bool(finite.any()) else torch.tensor(0.0)
+    return float(worst / scale) if scale > 0 else float(worst)
+
+
+def graph_module(program: torch_ir.Program) -> fx.GraphModule:
+    """The captured program as a module of all its inputs and constants, for eager and torch.compile."""
+    graph = fx.Graph()
+    values: list[Any] = [graph.placeholder(i.name) for i in program.inputs]
+
+    def resolve(key: str, x: Any) -> Any:
+        if isinstance(x, tuple):
+            return [resolve(key, y) for y in x]
+        if isinstance(x, torch_ir.Ref):
+            several = x.node >= len(program.inputs) and len(program.nodes[x.node - len(program.inputs)].results) > 1
+            return graph.call_function(_item, (values[x.node], x.output)) if several else values[x.node]
+        return torch_ir.torch_dtype(x) if key == "dtype" and isinstance(x, str) else x
+
+    for node in program.nodes:
+        _, name, overload = node.op.split(".")
+        op = getattr(getattr(torch.ops.aten, name), overload)
+        values.append(graph.call_function(op, (), {k: resolve(k, v) for k, v in node.arguments}))
+    graph.output(tuple(resolve("", o.value) for o in program.outputs))
+    return fx.GraphModule(torch.nn.Module(), graph)
+
+
+def _item(values: Any, index: int) -> Any:
+    return values[index]
+
+
+def _times(compiled: Compiled, given: Mapping[str, Tensor]) -> dict[str, Times]:
+    eager = graph_module(compiled.torch_ir)
+    fast = torch.compile(eager)
+    args = [given[i.name] for i in compiled.torch_ir.inputs]
+    with torch.no_grad():
+        return interleaved({"eager": lambda: eager(*args), "compile": lambda: fast(*args), "emmy_eq": lambda: compiled.run(given)})
