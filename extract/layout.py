@@ -7,6 +7,7 @@ So a kernel looks the same whatever views its program took of contiguous memory.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from emmy_eq import index as ix
 from emmy_eq.index import Idx
@@ -31,7 +32,7 @@ def merge_axes(loops: list[list[str]], extents: dict[str, int], indices: list[Id
     merged = True
     while merged:
         merged = False
-        for a, b in [pair for names in loops for pair in zip(names, names[1:], strict=False)]:
+        for a, b in [pair for names in loops for pair in pairwise(names)]:
             if not all(_adjacent(names, a, b) for names in loops):
                 continue
             together = [_together(x, a, b, extents[b]) for x in indices]

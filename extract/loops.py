@@ -28,7 +28,7 @@ Orders = Mapping[str, tuple[Axis, ...]]  # memory order of every temporary's axe
 
 def to_loops(plan: Plan) -> Program:
     """The plan's kernels in launch order, with the buffers between them."""
-    outputs = tuple((r.name, r.shape, r.dtype, r.alias) for r in plan.results)
+    outputs = tuple((r.name, r.shape, r.val.dtype, r.alias) for r in plan.results)
     kept = {r.name for r in plan.results}
     temps = tuple(
         Buffer(o.buffer, tuple(a.extent for a in o.axes), o.val.dtype) for k in plan.kernels for o in k.outputs if o.buffer not in kept
@@ -42,7 +42,15 @@ def build(name: str, outputs: Sequence[Output], axes: AxisTable, orders: Orders)
     draft = _Draft(axes, orders)
     root = place(outputs, axes, operand_order(outputs, axes))
     draft.emit(root)
-    return _Printer(draft, name).kernel(draft.items(root))
+    return _Normal(draft, name).kernel(draft.items(root))
+
+
+def sketch(outputs: Sequence[Output], axes: AxisTable, orders: Orders) -> Kernel:
+    """As `build`, in a fraction of the time, but not in normal form: for its cost only."""
+    draft = _Draft(axes, orders)
+    root = place(outputs, axes, lambda v: v.args)
+    draft.emit(root)
+    return _Printer(draft, "sketch").kernel(draft.items(root))
 
 
 @dataclass(slots=True, eq=False)
@@ -156,63 +164,19 @@ class _Draft:
 
 
 class _Printer:
-    """Normalizes a draft's axes and buffers, then numbers what is in it."""
+    """Numbers what is in a draft and writes it down."""
 
     def __init__(self, draft: _Draft, name: str) -> None:
         self.draft, self.name = draft, name
         self.names: dict[Cell, str] = {}
-        self.axis_names: dict[str, str] = {}
         self.used: list[str] = []
         self.count = 0
-        self.normalize()
 
-    def normalize(self) -> None:
-        draft, extents = self.draft, self.draft.extents
-        empty = 0 in extents.values() or any(0 in a.shape for a in draft.accesses.values())
-        kept = {a.buffer for a in draft.accesses.values() if empty or a.buffer in draft.gathered}
-        for loop in draft.loops:
-            wide = [n for n in loop.names if extents[n] != 1]
-            loop.names = wide if wide or loop.group is None else loop.names[:1]
-        indices: list[Idx] = []
-        at: dict[Cell | Sink, slice] = {}
-        for place, access in draft.accesses.items():
-            expressions = list(access.index) if access.buffer in kept else [layout.flatten(access.index, access.shape)]
-            at[place] = slice(len(indices), len(indices) + len(expressions))
-            indices += expressions
-        start = len(indices)
-        indices += draft.iotas.values()
-        ranges = extents | {f"g{k}": 1 << 62 for k in range(max((len(c.args) for c in draft.accesses if isinstance(c, Cell)), default=0))}
-        indices = [ix.simplify(x, ranges) for x in indices]
-        self.order_folds(indices)
-        if not empty:
-            layout.merge_axes([loop.names for loop in draft.loops], extents, indices)
-        draft.iotas.update(zip(draft.iotas, indices[start:], strict=True))
-        self.shape_buffers(kept, at, indices)
+    def index(self, index: Sequence[Idx]) -> tuple[Idx, ...]:
+        return tuple(index)
 
-    def order_folds(self, indices: Sequence[Idx]) -> None:
-        """Fold axes from the largest stride to the smallest, unless positions among them are asked for."""
-        strides: dict[str, int] = {}
-        for x in indices:
-            for factor, c in ix.terms(x):
-                if factor.op == "var":
-                    strides[factor.name] = max(strides.get(factor.name, 0), abs(c))
-        for loop in self.draft.loops:
-            if loop.group is not None and all(m.val.op != "argreduce" for m in loop.group.members):
-                loop.names.sort(key=lambda n: -strides.get(n, 0))
-
-    def shape_buffers(self, kept: set[str], at: Mapping[Cell | Sink, slice], indices: Sequence[Idx]) -> None:
-        buffers: dict[str, list[Cell | Sink]] = {}
-        for place, access in self.draft.accesses.items():
-            buffers.setdefault(access.buffer, []).append(place)
-        for name, places in buffers.items():
-            accesses = [self.draft.accesses[p] for p in places]
-            if name in kept:
-                for access, p in zip(accesses, places, strict=True):
-                    access.index = tuple(indices[at[p]])
-                continue
-            shape, coordinates = layout.dims(accesses[0].shape, [indices[at[p].start] for p in places], self.draft.extents)
-            for access, index in zip(accesses, coordinates, strict=True):
-                access.shape, access.index = shape, index
+    def axis(self, variable: str) -> loop_ir.Axis:
+        return loop_ir.Axis(variable, self.draft.extents[variable])
 
     def kernel(self, items: Sequence[_Item]) -> Kernel:
         body = self.block(items)
@@ -243,16 +207,8 @@ class _Printer:
             self.used.append(access.buffer)
         return access
 
-    def index(self, index: Sequence[Idx]) -> tuple[Idx, ...]:
-        to = {old: ix.var(new) for old, new in self.axis_names.items()}
-        extents = {new: self.draft.extents[old] for old, new in self.axis_names.items()}
-        ranges = extents | {n: 1 << 62 for x in index for n in ix.variables(x) if n not in self.axis_names}
-        return tuple(x if x.op == "const" else ix.simplify(ix.substitute(x, to), ranges) for x in index)
-
     def nested(self, item: _Nested) -> Sequence[Stmt]:
-        for name in item.names:
-            self.axis_names.setdefault(name, f"i{len(self.axis_names)}")
-        axes = tuple(loop_ir.Axis(self.axis_names[n], self.draft.extents[n]) for n in item.names)
+        axes = tuple(map(self.axis, item.names))
         body = self.block(item.body)
         if item.group is None:
             return [Loop(axes, body)] if axes else body
@@ -298,3 +254,70 @@ class _Printer:
         if v.op == "iota":
             return Let(name, "iota", (), "i64", self.index((self.draft.iotas[cell],))[0])
         return Let(name, v.op, args, v.dtype, v.attr if v.op == "lit" else None)
+
+
+class _Normal(_Printer):
+    """Merges axes and shapes buffers first; loop variables are numbered like values."""
+
+    def __init__(self, draft: _Draft, name: str) -> None:
+        super().__init__(draft, name)
+        self.axis_names: dict[str, str] = {}
+        self.normalize()
+
+    def axis(self, variable: str) -> loop_ir.Axis:
+        name = self.axis_names.setdefault(variable, f"i{len(self.axis_names)}")
+        return loop_ir.Axis(name, self.draft.extents[variable])
+
+    def index(self, index: Sequence[Idx]) -> tuple[Idx, ...]:
+        to = {old: ix.var(new) for old, new in self.axis_names.items()}
+        extents = {new: self.draft.extents[old] for old, new in self.axis_names.items()}
+        ranges = extents | {n: 1 << 62 for x in index for n in ix.variables(x) if n not in self.axis_names}
+        return tuple(x if x.op == "const" else ix.simplify(ix.substitute(x, to), ranges) for x in index)
+
+    def normalize(self) -> None:
+        draft, extents = self.draft, self.draft.extents
+        empty = 0 in extents.values() or any(0 in a.shape for a in draft.accesses.values())
+        kept = {a.buffer for a in draft.accesses.values() if empty or a.buffer in draft.gathered}
+        for loop in draft.loops:
+            wide = [n for n in loop.names if extents[n] != 1]
+            loop.names = wide if wide or loop.group is None else loop.names[:1]
+        indices: list[Idx] = []
+        at: dict[Cell | Sink, slice] = {}
+        for where, access in draft.accesses.items():
+            expressions = list(access.index) if access.buffer in kept else [layout.flatten(access.index, access.shape)]
+            at[where] = slice(len(indices), len(indices) + len(expressions))
+            indices += expressions
+        start = len(indices)
+        indices += draft.iotas.values()
+        ranges = extents | {f"g{k}": 1 << 62 for k in range(max((len(c.args) for c in draft.accesses if isinstance(c, Cell)), default=0))}
+        indices = [ix.simplify(x, ranges) for x in indices]
+        self.order_folds(indices)
+        if not empty:
+            layout.merge_axes([loop.names for loop in draft.loops], extents, indices)
+        draft.iotas.update(zip(draft.iotas, indices[start:], strict=True))
+        self.shape_buffers(kept, at, indices)
+
+    def order_folds(self, indices: Sequence[Idx]) -> None:
+        """Fold axes from the largest stride to the smallest, unless positions among them are asked for."""
+        strides: dict[str, int] = {}
+        for x in indices:
+            for factor, c in ix.terms(x):
+                if factor.op == "var":
+                    strides[factor.name] = max(strides.get(factor.name, 0), abs(c))
+        for loop in self.draft.loops:
+            if loop.group is not None and all(m.val.op != "argreduce" for m in loop.group.members):
+                loop.names.sort(key=lambda n: -strides.get(n, 0))
+
+    def shape_buffers(self, kept: set[str], at: Mapping[Cell | Sink, slice], indices: Sequence[Idx]) -> None:
+        buffers: dict[str, list[Cell | Sink]] = {}
+        for where, access in self.draft.accesses.items():
+            buffers.setdefault(access.buffer, []).append(where)
+        for name, places in buffers.items():
+            accesses = [self.draft.accesses[p] for p in places]
+            if name in kept:
+                for access, p in zip(accesses, places, strict=True):
+                    access.index = tuple(indices[at[p]])
+                continue
+            shape, coordinates = layout.dims(accesses[0].shape, [indices[at[p].start] for p in places], self.draft.extents)
+            for access, index in zip(accesses, coordinates, strict=True):
+                access.shape, access.index = shape, index

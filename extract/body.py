@@ -1,0 +1,210 @@
+"""The body of one kernel: a term for its output, chosen from the e-graph by greedy DAG extraction.
+
+Classes are settled in order of cost (Knuth's generalization of Dijkstra's algorithm), where the cost of a term counts every
+shared class once.  A class costs what it adds to a kernel with these parallel axes; costs are whole femtoseconds, so
+that no rounding decides between equal forms, and ties go by structure, never by names.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from math import ceil
+
+from emmy_eq import index as ix
+from emmy_eq import terms as tm
+from emmy_eq.extract.cost import SHARED
+from emmy_eq.extract.egraph import EGraph, Option
+from emmy_eq.extract.targets import Target
+from emmy_eq.ops import itemsize, ops
+from emmy_eq.terms import InputBuf, TempBuf, Val
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """``loads``: the stored classes that it reads; ``classes`` of its terms, for `emmy_eq.extract.nest.Unrealisable`."""
+
+    val: Val
+    loads: frozenset[int]
+    classes: Mapping[Val, int]
+
+
+@dataclass(slots=True)
+class _Choice:
+    """A settled class: ``below`` is the set of classes of its term, as bits in order of settling."""
+
+    option: Option | None  # None: read from memory, point by point
+    cost: int
+    below: int
+    key: bytes
+
+
+class Extractor:
+    """Extraction on one target; ``names`` gives the buffer of a class that is stored."""
+
+    def __init__(self, graph: EGraph, target: Target, names: Mapping[int, str]) -> None:
+        self.graph, self.target, self.names = graph, target, names
+        self.axes = graph.sat.axes
+        self.sizes: dict[int, int] = {}
+
+    def points(self, mask: int) -> int:
+        if mask not in self.sizes:
+            self.sizes[mask] = self.axes.points(mask)
+        return self.sizes[mask]
+
+    def body(self, root: int, parallel: int, stop: frozenset[int], one_pass: bool) -> Body | None:
+        """The cheapest term for ``root`` in a kernel over the axes ``parallel``, reading the classes of ``stop`` from memory.
+
+        ``one_pass``: twists may be used.  None where every term for the root needs one.
+        """
+        settled: dict[int, _Choice] = {}
+        order: list[int] = []
+        weights: list[int] = []  # by position in ``order``
+        waiting: dict[int, list[tuple[int, Option]]] = {}  # by child: options that need it
+        missing: dict[int, int] = {}
+        heap: list[tuple[int, bytes, int, int, int]] = []
+        pending: list[Option | None] = []
+
+        def push(c: int, option: Option | None) -> None:
+            weight = self.weight(c, option, parallel, stop)
+            below = 0
+            for child in option.children if option is not None else ():
+                below |= settled[child].below
+            key = self.key(c, option, settled)
+            heapq.heappush(heap, (weight + _total(below, weights), key, c, len(pending), weight))
+            pending.append(option)
+
+        found = {root}
+        queue = [root]
+        for c in queue:
+            if c in stop and c != root:
+                push(c, None)
+                continue
+            for option in self.graph.options[c]:
+                if option.op == "twist" and not one_pass:
+                    continue
+                children = set(option.children)
+                missing[id(option)] = len(children)
+                for child in children:
+                    waiting.setdefault(child, []).append((c, option))
+                    if child not in found:
+                        found.add(child)
+                        queue.append(child)
+                if not children:
+                    push(c, option)
+        while heap and root not in settled:
+            cost, key, c, n, weight = heapq.heappop(heap)
+            if c in settled:
+                continue
+            option = pending[n]
+            below = 1 << len(order)
+            for child in option.children if option is not None else ():
+                below |= settled[child].below
+            settled[c] = _Choice(option, cost, below, key)
+            order.append(c)
+            weights.append(weight)
+            for user, waiter in waiting.get(c, ()):
+                missing[id(waiter)] -= 1
+                if missing[id(waiter)] == 0 and user not in settled:
+                    push(user, waiter)
+        return self.build(root, settled, order) if root in settled else None
+
+    def weight(self, c: int, option: Option | None, parallel: int, stop: frozenset[int]) -> int:
+        """Femtoseconds that computing class ``c`` so adds."""
+        t, free = self.target, self.graph.sat.free[c]
+        size = itemsize(self.graph.sat.dtype[c])
+        if option is None:
+            return 1 + round(self.points(free) * size / t.dram_bandwidth * 1e15)
+        if option.op == "lit":
+            return 1
+        if option.op == "load":
+            points = self.points(free)
+            if option.stored < 0:
+                points = min(points, _elements(option.attr[0]))
+            kernel = t.launch_seconds if option.stored >= 0 and option.stored not in stop else 0.0
+            return 1 + round((points * size / t.dram_bandwidth + kernel) * 1e15)
+        row = ops().get(option.op)
+        rate = t.sfu_rate if row is not None and row.unit == "sfu" else t.flops["fma"] / 2
+        for child in option.children if option.mask else ():
+            free |= self.graph.sat.free[child]
+        free |= option.mask
+        repeats = ceil(self.points(parallel & ~free) / SHARED)
+        return 1 + round(self.points(free) * repeats * (row.cost if row is not None else 1.0) / rate * 1e15)
+
+    def key(self, c: int, option: Option | None, settled: Mapping[int, _Choice]) -> bytes:
+        """Decides ties by what is computed: a digest that names neither inputs nor classes."""
+        if option is None:
+            return _digest("stored", self.graph.sat.dtype[c])
+        children = [settled[x].key for x in option.children]
+        alike = [option.children.index(x) for x in option.children]
+        if option.op in ops() and ops()[option.op].commutative:
+            children.sort()
+        if option.op == "load":
+            idxs = option.attr if option.stored >= 0 else option.attr[1]
+            shape = () if option.stored >= 0 else option.attr[0].shape
+            return _digest("load", self.graph.sat.dtype[c], shape, ", ".join(map(ix.show, idxs)), *children)
+        return _digest(option.op, self.graph.sat.dtype[c], str(option.attr), option.mask, alike, *children)
+
+    def build(self, root: int, settled: Mapping[int, _Choice], order: list[int]) -> Body:
+        values: dict[int, Val] = {}
+        loads: set[int] = set()
+        for n, c in enumerate(order):
+            if not settled[root].below >> n & 1:
+                continue
+            option = settled[c].option
+            if option is None:
+                loads.add(c)
+            elif option.stored >= 0:
+                loads.add(option.stored)
+            values[c] = self.term(c, option, [values[x] for x in option.children] if option is not None else [])
+        return Body(values[root], frozenset(loads), {v: c for c, v in values.items()})
+
+    def buffer(self, c: int) -> TempBuf:
+        return TempBuf(self.names[c], self.graph.sat.free[c], self.graph.sat.dtype[c])
+
+    def term(self, c: int, option: Option | None, args: list[Val]) -> Val:
+        if option is None:
+            return tm.pointwise(self.buffer(c), self.axes)
+        dtype = self.graph.sat.dtype[c]
+        match option.op:
+            case "lit":
+                return tm.lit(dtype, option.attr)
+            case "iota":
+                return tm.iota(option.attr, option.mask)
+            case "load" if option.stored >= 0:
+                return tm.load(self.buffer(option.stored), option.attr, option.mask, tuple(args))
+            case "load":
+                return tm.load(option.attr[0], option.attr[1], option.mask, tuple(args))
+            case "cast":
+                return tm.cast(args[0], dtype)
+            case "reduce":
+                return tm.reduce(option.attr, args[0], option.mask)
+            case "argreduce":
+                return tm.argreduce(option.attr, args[0], option.mask)
+            case "scan":
+                return tm.scan(option.attr, args[0], option.mask)
+            case "twist":
+                return tm.twist(option.attr, args[0], args[1], option.mask)
+        return tm.apply(option.op, *args)
+
+
+def _elements(buf: InputBuf) -> int:
+    n = 1
+    for extent in buf.shape:
+        n *= extent
+    return n
+
+
+def _total(below: int, weights: list[int]) -> int:
+    total = 0
+    while below:
+        low = below & -below
+        total += weights[low.bit_length() - 1]
+        below ^= low
+    return total
+
+
+def _digest(*parts: object) -> bytes:
+    return blake2b(repr(parts).encode(), digest_size=8).digest()

@@ -1,0 +1,192 @@
+"""Merging kernels of a plan: those that walk the same axes and read the same data become one with several outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import combinations
+from operator import or_
+
+from emmy_eq import index as ix
+from emmy_eq import terms as tm
+from emmy_eq.extract.cost import Cost
+from emmy_eq.extract.nest import Output, Unrealisable
+from emmy_eq.loop_ir import Kernel
+from emmy_eq.terms import Axis, AxisTable, InputBuf, Val
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One kernel of a plan: its outputs as terms, its Loop IR, its modelled cost."""
+
+    name: str
+    outputs: tuple[Output, ...]
+    loops: Kernel
+    cost: Cost
+
+
+def merge(kernels: Sequence[Planned], make: Callable[[Sequence[Output]], Planned], axes: AxisTable, results: set[str]) -> list[Planned]:
+    """``kernels`` (in launch order) with pairs merged as long as that saves modelled time; ``results`` are buffers to keep."""
+    del results
+    current = list(kernels)
+    tried: set[tuple[str, str]] = set()
+    while (found := _first(current, make, axes, tried)) is not None:
+        first, second, merged = found
+        current = _in_order([merged, *(k for k in current if k is not first and k is not second)])
+    return current
+
+
+def _first(
+    kernels: Sequence[Planned], make: Callable[[Sequence[Output]], Planned], axes: AxisTable, tried: set[tuple[str, str]]
+) -> tuple[Planned, Planned, Planned] | None:
+    for a, b in combinations(kernels, 2):
+        if (a.name, b.name) in tried:
+            continue
+        tried.add((a.name, b.name))
+        merged = _merged(a, b, kernels, make, axes)
+        if merged is not None and merged.cost.seconds < (a.cost.seconds + b.cost.seconds) * (1 - 1e-9):
+            tried -= {pair for pair in tried if merged.name in pair}
+            return a, b, merged
+    return None
+
+
+def _merged(
+    a: Planned, b: Planned, kernels: Sequence[Planned], make: Callable[[Sequence[Output]], Planned], axes: AxisTable
+) -> Planned | None:
+    """One kernel for both, where their nests agree; ``a`` comes first in launch order."""
+    if _between(a, b, kernels):
+        return None
+    outputs = list(b.outputs)
+    made = {o.buffer: o.val for o in a.outputs}
+    if _reads(b) & made.keys():
+        inlined = [_inline(o.val, made, axes) for o in outputs]
+        outputs = [Output(o.buffer, v, o.axes) for o, v in zip(outputs, inlined, strict=True) if v is not None]
+        if len(outputs) < len(b.outputs):
+            return None
+    elif not _reads(a) & _reads(b):
+        return None
+    renamed = _renamed(a.outputs, outputs, axes)
+    if renamed is None:
+        return None
+    try:
+        return make([*a.outputs, *renamed])
+    except Unrealisable:
+        return None
+
+
+def _reads(k: Planned) -> set[str]:
+    return {b.name for b in k.loops.inputs}
+
+
+def _writes(k: Planned) -> set[str]:
+    return {o.buffer for o in k.outputs}
+
+
+def _between(a: Planned, b: Planned, kernels: Sequence[Planned]) -> bool:
+    """Whether ``b`` needs, through a third kernel, what ``a`` makes."""
+    tainted = _writes(a)
+    for k in kernels[kernels.index(a) + 1 : kernels.index(b)]:
+        if _reads(k) & tainted:
+            tainted |= _writes(k)
+    return bool(_reads(b) & (tainted - _writes(a)))
+
+
+def _in_order(kernels: Sequence[Planned]) -> list[Planned]:
+    """Producers first, otherwise as given."""
+    out: list[Planned] = []
+    left = list(kernels)
+    while left:
+        waiting = set().union(*map(_writes, left))
+        k = next(k for k in left if not _reads(k) & waiting)
+        left.remove(k)
+        out.append(k)
+    return out
+
+
+def _inline(root: Val, made: Mapping[str, Val], axes: AxisTable) -> Val | None:
+    """``root`` with reads of the buffers ``made`` replaced by their values; None where one is read under other indices."""
+    out: dict[Val, Val] = {}
+    for v in tm.topological([root]):
+        args = [out[a] for a in v.args]
+        if v.op == "load" and not isinstance(v.attr[0], InputBuf) and v.attr[0].name in made:
+            if not tm.is_pointwise(v, axes):
+                return None
+            out[v] = made[v.attr[0].name]
+        else:
+            out[v] = _again(v, args, v.attr)
+    return out[root]
+
+
+def _again(v: Val, args: Sequence[Val], attr: object) -> Val:
+    """``v`` with other operands and attribute."""
+    match v.op, attr:
+        case "lit", _:
+            return v
+        case "cast", _:
+            return tm.cast(args[0], v.dtype)
+        case "reduce", (str(name), int(mask)):
+            return tm.reduce(name, args[0], mask)
+        case "argreduce", (str(name), int(mask)):
+            return tm.argreduce(name, args[0], mask)
+        case "scan", (str(name), int(mask)):
+            return tm.scan(name, args[0], mask)
+        case "twist", (str(name), int(mask)):
+            return tm.twist(name, args[0], args[1], mask)
+        case (("load" | "iota"), _):
+            return v if not args or list(args) == list(v.args) else tm.load(*v.attr, _own(v), tuple(args))
+    return tm.apply(v.op, *args)
+
+
+def _own(v: Val) -> int:
+    """The axes of a load's own coordinates (those that its gathered ones vary along aside)."""
+    return v.free
+
+
+def _renamed(first: Sequence[Output], second: Sequence[Output], axes: AxisTable) -> Sequence[Output] | None:
+    """``second`` over the axes of ``first``, dim by dim where the widest outputs agree in shape; None where they do not fit."""
+    wide, other = max(first, key=lambda o: len(o.axes)), max(second, key=lambda o: len(o.axes))
+    if _within(wide, second) or _within(other, first):
+        return second
+    if [a.extent for a in wide.axes] != [a.extent for a in other.axes]:
+        return None
+    to = dict(zip(other.axes, wide.axes, strict=True))
+    to = {old: new for old, new in to.items() if old != new}
+    news = reduce(or_, (a.bit for a in to.values()), 0)
+    for v in tm.topological([o.val for o in second]):
+        if _names(v, axes) & news:
+            return None
+    return [Output(o.buffer, _rename(o.val, to, axes), tuple(to.get(a, a) for a in o.axes)) for o in second]
+
+
+def _within(wide: Output, others: Sequence[Output]) -> bool:
+    return all(not o.mask & ~wide.mask for o in others)
+
+
+def _names(v: Val, axes: AxisTable) -> int:
+    """Axes that ``v`` itself names."""
+    if v.op == "load":
+        return reduce(or_, map(axes.mask, v.attr[1]), 0)
+    if v.op == "iota":
+        return axes.mask(v.attr)
+    return v.attr[1] if v.op in ("reduce", "argreduce", "scan", "twist") else 0
+
+
+def _rename(root: Val, to: Mapping[Axis, Axis], axes: AxisTable) -> Val:
+    """``root`` with free axes renamed; the new ones are not used in it."""
+    names = {old.name: ix.var(new.name) for old, new in to.items()}
+    out: dict[Val, Val] = {}
+    for v in tm.topological([root]):
+        args = tuple(out[a] for a in v.args)
+        if v.op == "load":
+            idxs = tuple(ix.substitute(x, names) for x in v.attr[1])
+            out[v] = tm.load(v.attr[0], idxs, reduce(or_, map(axes.mask, idxs), 0), args)
+        elif v.op == "iota":
+            idx = ix.substitute(v.attr, names)
+            out[v] = tm.iota(idx, axes.mask(idx))
+        elif v.op == "scan":
+            bit = next((new.bit for old, new in to.items() if old.bit == v.attr[1]), v.attr[1])
+            out[v] = tm.scan(v.attr[0], args[0], bit)
+        else:
+            out[v] = _again(v, args, v.attr)
+    return out[root]

@@ -1,0 +1,318 @@
+"""A plan: which values are stored, and the kernel that computes each of them.
+
+`search` climbs from three plans (nothing stored, every cut stored, every contraction stored) by storing or no longer storing
+one value at a time, with kernels cached by what they compute and the cuts that they can see; then it merges kernels.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from emmy_eq.egraph import Saturated
+from emmy_eq.errors import InvalidInput
+from emmy_eq.extract import egraph as eg
+from emmy_eq.extract.body import Body, Extractor
+from emmy_eq.extract.cost import cost
+from emmy_eq.extract.egraph import EGraph, Option
+from emmy_eq.extract.loops import build, sketch
+from emmy_eq.extract.merge import Planned, merge
+from emmy_eq.extract.nest import Output, Unrealisable
+from emmy_eq.extract.targets import Target
+from emmy_eq.terms import Axis, AxisTable, InputBuf, Result
+
+Place = Mapping[str, str] | str
+Job = tuple[int, int]  # a class and the axes it is stored over
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """One plan that the search looked at; ``stored`` names its temporaries."""
+
+    stored: tuple[str, ...]
+    kernels: int
+    seconds: float
+    flops: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Kernels in launch order with their modelled costs; ``met``: all plans that were looked at, best first."""
+
+    kernels: tuple[Planned, ...]
+    results: tuple[Result, ...]
+    inputs: tuple[InputBuf, ...]
+    axes: AxisTable
+    target: Target
+    met: tuple[Met, ...]
+    search_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        return sum(k.cost.seconds for k in self.kernels)
+
+    @property
+    def bytes(self) -> int:
+        return sum(k.cost.bytes for k in self.kernels)
+
+    @property
+    def flops(self) -> int:
+        return sum(sum(k.cost.flops.values()) for k in self.kernels)
+
+
+def search(sat: Saturated, target: Target, place: Place = "auto", seconds: float = 60.0) -> Plan:
+    """The plan with the least modelled time on ``target``.
+
+    ``place``: ``auto``, ``fuse`` (store only what must be), ``cut`` (store at every cut), or seams pinned to ``fuse`` or ``cut``, as a
+    mapping or as text ``SEAM=fuse,...``; the rest is searched.  Raises `InvalidInput` for a name that is no seam.
+    ``seconds`` is a last resort: within it the result depends on the inputs alone.
+    """
+    start = time.perf_counter()
+    finder = _Search(sat, target, pins(sat, place), start + seconds)
+    if place in ("fuse", "cut"):
+        chosen = frozenset(finder.graph.cuts) if place == "cut" else frozenset[int]()
+        best = finder.evaluate(chosen)
+    else:
+        best = finder.climb()
+    if best is None:
+        raise AssertionError("every value can be stored, so some plan exists")
+    kernels = merge(best, finder.kernel_of, sat.axes, {r.name for r in sat.results}) if place not in ("fuse", "cut") else best
+    met = tuple(sorted(finder.met.values(), key=lambda m: (m.seconds, m.stored)))
+    done = tuple(finder.finished(n, k) for n, k in enumerate(kernels))
+    return Plan(done, sat.results, sat.inputs, sat.axes, target, met, time.perf_counter() - start)
+
+
+def pins(sat: Saturated, place: Place) -> dict[int, str]:
+    """Class -> ``fuse`` or ``cut``."""
+    if place in ("auto", "fuse", "cut"):
+        return {}
+    if isinstance(place, str):
+        place = dict(_pin(item) for item in place.split(",") if item.strip())
+    classes = {seam.name: seam.cls for seam in sat.seams}
+    for name, value in place.items():
+        if name not in classes:
+            raise InvalidInput(f"place {name!r}", f"the seams are {', '.join(classes)}")
+        if value not in ("fuse", "cut"):
+            raise InvalidInput(f"place {name}={value}", "a seam is pinned to fuse or cut")
+    return {classes[name]: value for name, value in place.items()}
+
+
+def _pin(item: str) -> tuple[str, str]:
+    name, equals, value = item.partition("=")
+    if not equals:
+        raise InvalidInput(f"place {item.strip()!r}", "it is auto, fuse, cut, or SEAM=fuse,SEAM=cut,...")
+    return name.strip(), value.strip()
+
+
+class _Search:
+    def __init__(self, sat: Saturated, target: Target, pinned: Mapping[int, str], deadline: float) -> None:
+        self.sat, self.target, self.pinned, self.deadline = sat, target, pinned, deadline
+        self.graph: EGraph = eg.read(sat)
+        self.needed: set[int] = {c for c, value in pinned.items() if value == "cut"}  # stored in every plan
+        self.roots: dict[Job, list[Result]] = {}
+        for cls, result in zip(sat.roots, sat.results, strict=True):
+            self.roots.setdefault((cls, _mask(result.axes)), []).append(result)
+        self.universe = frozenset({*self.graph.cuts, *sat.roots, *self.needed, *(s.cls for s in sat.seams)} | _stored(self.graph))
+        self.names = _unique_names(self.graph, self.universe)
+        self.orders = self.memory_orders()
+        self.extractor = Extractor(self.graph, target, self.names)
+        self.sees: dict[int, frozenset[int]] = {}
+        self.kernels: dict[tuple[Job, frozenset[int]], tuple[Planned, frozenset[int]] | None] = {}
+        self.met: dict[frozenset[Job], Met] = {}
+
+    def memory_orders(self) -> dict[str, tuple[Axis, ...]]:
+        """By buffer: a result's axes, a seam's, or else ascending."""
+        sat = self.sat
+        orders = {r.name: r.axes for r in sat.results}
+        seams = {s.cls: s.axes for s in reversed(sat.seams)}
+        for c, name in self.names.items():
+            axes = seams.get(c, tuple(sat.axes.of(sat.free[c])))
+            orders.setdefault(name, tuple(a for a in axes if sat.free[c] & a.bit))
+        return orders
+
+    def visible(self, root: int, stop: frozenset[int]) -> frozenset[int]:
+        """The classes of ``stop`` that the kernel of ``root`` can meet."""
+        seen = {root}
+        queue = [root]
+        for c in queue:
+            if c not in self.sees:
+                self.sees[c] = frozenset(x for x, _ in self.graph.seen_from(c, self.universe))
+            for x in self.sees[c] - seen:
+                seen.add(x)
+                if x not in stop:
+                    queue.append(x)
+        return (stop & frozenset(seen)) - {root}
+
+    def kernel(self, job: Job, stop: frozenset[int]) -> tuple[Planned, frozenset[int]] | None:
+        """The kernel for ``job`` that reads the classes of ``stop``, and the stored classes that it needs."""
+        key = (job, self.visible(job[0], stop))
+        if key not in self.kernels:
+            self.kernels[key] = self.make(job, key[1])
+        return self.kernels[key]
+
+    def make(self, job: Job, stop: frozenset[int]) -> tuple[Planned, frozenset[int]] | None:
+        best: tuple[Planned, frozenset[int]] | None = None
+        for body in self.bodies(job, stop):
+            try:
+                planned = self.kernel_of(self.outputs(job, body))
+            except Unrealisable as error:
+                self.needed |= {body.classes[v] for v in error.cuts}
+                continue
+            if best is None or planned.cost.seconds < best[0].cost.seconds:
+                best = planned, body.loads
+        return best
+
+    def bodies(self, job: Job, stop: frozenset[int]) -> Iterator[Body]:
+        """The one-pass form, and where that has twists the form without: which is faster depends on the size of a row."""
+        body = self.extractor.body(*job, stop, one_pass=True)
+        if body is not None:
+            yield body
+        if body is None or any(v.op == "twist" for v in body.classes):
+            other = self.extractor.body(*job, stop, one_pass=False)
+            if other is not None:
+                yield other
+
+    def outputs(self, job: Job, body: Body) -> list[Output]:
+        results = self.roots.get(job)
+        if results is None:
+            name = self.names[job[0]]
+            return [Output(name, body.val, self.orders[name])]
+        return [Output(r.name, body.val, r.axes) for r in results]
+
+    def kernel_of(self, outputs: Sequence[Output]) -> Planned:
+        """A sketch of the kernel of ``outputs``, with its cost; raises `Unrealisable`."""
+        loops = sketch(outputs, self.sat.axes, self.orders)
+        return Planned("+".join(o.buffer for o in outputs), tuple(outputs), loops, cost(loops, self.target))
+
+    def finished(self, n: int, kernel: Planned) -> Planned:
+        """Kernel number ``n`` in normal form, called after the tensor that its last output is."""
+        last = kernel.outputs[-1].buffer
+        seams = {self.names[s.cls]: s.name for s in reversed(self.sat.seams) if s.cls in self.names}
+        name = f"k{n}_{seams.get(last, last)}"
+        return Planned(name, kernel.outputs, build(name, kernel.outputs, self.sat.axes, self.orders), kernel.cost)
+
+    def evaluate(self, stop: frozenset[int]) -> list[Planned] | None:
+        """The plan that stores the classes of ``stop`` where they are met, in launch order; None where none exists."""
+        while True:
+            needed = frozenset(self.needed)
+            found = self.plan(stop | needed)
+            if needed == self.needed:
+                return found
+
+    def plan(self, stop: frozenset[int]) -> list[Planned] | None:
+        made: dict[Job, tuple[Planned, frozenset[int]]] = {}
+        todo = list(self.roots)
+        for job in todo:
+            if job in made:
+                continue
+            kernel = self.kernel(job, stop)
+            if kernel is None:
+                return None
+            made[job] = kernel
+            todo += [self.home(c) for c in sorted(kernel[1])]
+        ordered = self.launch_order(made)
+        if ordered is not None:
+            self.note(made)
+        return ordered
+
+    def home(self, c: int) -> Job:
+        """The job that stores class ``c`` where its readers look."""
+        for (cls, mask), results in self.roots.items():
+            if cls == c and results[0].name == self.names[c]:
+                return cls, mask
+        return c, self.sat.free[c]
+
+    def launch_order(self, made: Mapping[Job, tuple[Planned, frozenset[int]]]) -> list[Planned] | None:
+        """Producers first; None if two kernels need each other's results."""
+        done: list[Planned] = []
+        state: dict[Job, bool] = {}  # False while its producers are being placed
+        for root in self.roots:
+            stack = [(root, False)]
+            while stack:
+                job, ready = stack.pop()
+                if ready:
+                    state[job] = True
+                    done.append(made[job][0])
+                    continue
+                if job in state:
+                    if not state[job]:
+                        return None
+                    continue
+                state[job] = False
+                stack.append((job, True))
+                stack += [(self.home(c), False) for c in sorted(made[job][1], reverse=True) if not state.get(self.home(c))]
+        return done
+
+    def note(self, made: Mapping[Job, tuple[Planned, frozenset[int]]]) -> None:
+        jobs = frozenset(made)
+        kernels = [k for k, _ in made.values()]
+        seconds = sum(k.cost.seconds for k in kernels)
+        if jobs in self.met and self.met[jobs].seconds <= seconds:
+            return
+        stored = tuple(sorted(self.names[c] for c, mask in made if (c, mask) not in self.roots))
+        flops = sum(sum(k.cost.flops.values()) for k in kernels)
+        self.met[jobs] = Met(stored, len(kernels), seconds, flops, sum(k.cost.bytes for k in kernels))
+
+    def climb(self) -> list[Planned] | None:
+        """Local search; the order of moves is that of class numbers, so the outcome is reproducible."""
+        free = [c for c in sorted({*self.graph.cuts, *(r for r in self.sat.roots if self.graph.dear[r])}) if c not in self.pinned]
+        contractions = frozenset(c for c in free if any(o.op in eg.DEAR for o in self.graph.options[c]))
+        best: list[Planned] | None = None
+        least = float("inf")
+        for start in dict.fromkeys((contractions, frozenset(free), frozenset[int]())):
+            stop, plan = self.improve(start, free)
+            if plan is not None and (total := _seconds(plan)) < least * (1 - 1e-9):
+                best, least = plan, total
+        return best
+
+    def improve(self, stop: frozenset[int], free: Sequence[int]) -> tuple[frozenset[int], list[Planned] | None]:
+        best = self.evaluate(stop)
+        least = _seconds(best)
+        improved = True
+        while improved and time.perf_counter() < self.deadline:
+            improved = False
+            for c in free:
+                tried = stop ^ {c}
+                plan = self.evaluate(tried)
+                if (total := _seconds(plan)) < least * (1 - 1e-9):
+                    stop, best, least, improved = tried, plan, total, True
+        return stop, best
+
+
+def _seconds(plan: Sequence[Planned] | None) -> float:
+    return sum(k.cost.seconds for k in plan) if plan is not None else float("inf")
+
+
+def _mask(axes: Sequence[Axis]) -> int:
+    return sum(a.bit for a in axes)
+
+
+def _stored(graph: EGraph) -> set[int]:
+    return {o.stored for options in graph.options for o in options if o.stored >= 0}
+
+
+def _unique_names(graph: EGraph, classes: frozenset[int]) -> dict[int, str]:
+    """A buffer's name for every class that may be stored; algebra's own values are called after their operation."""
+    names: dict[int, str] = {}
+    taken = {b.name for b in graph.sat.inputs} | {r.name for r in graph.sat.results}
+    for c in sorted(classes):
+        first = graph.names.get(c)
+        if first is not None and c in graph.sat.roots:
+            names[c] = first
+            continue
+        stem = first or _stem(graph.options[c])
+        name, n = stem, 0
+        while name in taken:
+            n += 1
+            name = f"{stem}_{n}"
+        taken.add(name)
+        names[c] = name
+    return names
+
+
+def _stem(options: Sequence[Option]) -> str:
+    """What to call a value that has no name in the source program: its fold, else its operation."""
+    first = next((o for o in options if o.op in eg.DEAR), options[0])
+    return str(first.attr) if first.op in eg.DEAR else first.op
