@@ -9,12 +9,14 @@ storage types: the front end casts around every operation, so only ``where``, ca
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
+
+from emmy_eq.errors import Unsupported
 
 DTYPES: Mapping[str, np.dtype[Any]] = {
     "f32": np.dtype(np.float32), "f64": np.dtype(np.float64), "f16": np.dtype(np.float16),
@@ -67,6 +69,22 @@ def _numpy_pow(a: Any, b: Any) -> Any:
     magnitude = np.power(a, np.maximum(b, 0))
     unit = np.where(a == 1, 1, np.where(a == -1, np.where(b % 2 == 0, 1, -1), 0))
     return np.where(b < 0, unit, magnitude).astype(a.dtype)
+
+
+def _numpy_maximum(a: Any, b: Any) -> Any:
+    """NumPy leaves the order of signed zeros open; here 0.0 is above -0.0."""
+    out = np.maximum(a, b)
+    return np.where((a == 0) & (b == 0), a + b, out) if np.asarray(out).dtype.kind == "f" else out
+
+
+def _numpy_minimum(a: Any, b: Any) -> Any:
+    out = np.minimum(a, b)
+    return np.where((a == 0) & (b == 0), -(-a - b), out) if np.asarray(out).dtype.kind == "f" else out
+
+
+def _numpy_sign(x: Any) -> Any:
+    """0 for NaN and for both zeros, as torch's sign."""
+    return ((x > 0).astype(np.int8) - (x < 0).astype(np.int8)).astype(np.asarray(x).dtype)
 
 
 def _numpy_floordiv(a: Any, b: Any) -> Any:
@@ -137,8 +155,8 @@ _ROWS = (
     Op("abs", 1, np.abs, {"f32": "fabsf({0})", "f64": "fabs({0})", "*": "({0} < 0 ? -{0} : {0})"}),
     Op("reciprocal", 1, np.reciprocal, {"f32": "(1.0f / {0})", "f64": "(1.0 / {0})"}, unit="sfu", cost=4),
     # lattice: both propagate NaN, and -0.0 < 0.0, as torch does
-    Op("maximum", 2, np.maximum, {"f32": "emmy_maxf({0}, {1})", "f64": "emmy_max({0}, {1})", "*": "({0} > {1} ? {0} : {1})"}, commutative=True),
-    Op("minimum", 2, np.minimum, {"f32": "emmy_minf({0}, {1})", "f64": "emmy_min({0}, {1})", "*": "({0} < {1} ? {0} : {1})"}, commutative=True),
+    Op("maximum", 2, _numpy_maximum, {"f32": "emmy_maxf({0}, {1})", "f64": "emmy_max({0}, {1})", "*": "({0} > {1} ? {0} : {1})"}, commutative=True),
+    Op("minimum", 2, _numpy_minimum, {"f32": "emmy_minf({0}, {1})", "f64": "emmy_min({0}, {1})", "*": "({0} < {1} ? {0} : {1})"}, commutative=True),
     # transcendental
     Op("exp", 1, np.exp, _f("expf({0})"), unit="sfu", cost=2),
     Op("exp2", 1, np.exp2, _f("exp2f({0})"), unit="sfu", cost=1),
@@ -166,7 +184,7 @@ _ROWS = (
     Op("ceil", 1, np.ceil, _f("ceilf({0})")),
     Op("round", 1, np.rint, _f("rintf({0})")),  # half to even
     Op("trunc", 1, np.trunc, _f("truncf({0})")),
-    Op("sign", 1, np.sign, {"f32": "(float)(({0} > 0.0f) - ({0} < 0.0f))", "*": "(({0} > 0) - ({0} < 0))"}),
+    Op("sign", 1, _numpy_sign, {"f32": "(float)(({0} > 0.0f) - ({0} < 0.0f))", "*": "(({0} > 0) - ({0} < 0))"}),
     Op("copysign", 2, np.copysign, _f("copysignf({0}, {1})")),
     # predicates
     Op("isnan", 1, np.isnan, {"*": "({0} != {0})"}, result="bool"),
@@ -236,19 +254,30 @@ def monoids() -> dict[str, Monoid]:
 
 @dataclass(frozen=True, slots=True)
 class Twist:
-    """A one-pass fold whose state is rescaled as its key grows: sum_j weight(s_j, M) * v_j with M = key_j(s_j).
+    """A one-pass fold whose sums follow its key: sum_j weight(s_j, M) * v_j with M = centre(key_j(s_j), count of j).
 
-    ``key`` names a `Monoid`; ``weight(s, M)`` and ``rescale(M, N)`` are written in the algebra of `emmy_eq.algebra`, so
-    one spelling serves e-graph, interpreter and code generator.  Law: weight(s, N) = weight(s, M) * rescale(M, N) for
-    N = combine(M, .), and weight at the key's identity is 0 (an empty or fully masked prefix adds nothing).
-    Source: online softmax, Milakov and Gimelshein 2018 (arXiv:1805.02867).
+    ``key`` names a `Monoid`; the functions are written in the algebra of `emmy_eq.algebra`, so one spelling serves e-graph,
+    interpreter and code generator.  Law of a row that rescales: weight(s, N) = weight(s, M) * rescale(M, N) for N = combine(M, .),
+    and weight is 0 where s is ``nothing``: an empty or fully masked prefix adds nothing.  Law of a row that adjusts, for v = 1:
+    sum_j weight(s_j, N) = adjust(sum_j weight(s_j, M), M, N, count of j).  With ``magnitudes`` s is never negative.
+    Sources: online softmax, Milakov and Gimelshein 2018 (arXiv:1805.02867); variances, Chan, Golub and LeVeque 1983.
     """
 
     name: str
     key: str
     weight: Callable[[Any, Any], Any]
     rescale: Callable[[Any, Any], Any]
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    centre: Callable[[Any, Any], Any] = lambda key, count: key
+    adjust: Callable[[Any, Any, Any, Any], Any] | None = None
+    magnitudes: bool = False
+
+    def nothing(self, dtype: str) -> float | int | bool:
+        """The key of no elements, and the s of an element that does not count."""
+        return 0.0 if self.magnitudes else monoids()[self.key].identity(dtype)
+
+
+def _not_rescaled(m: Any, n: Any) -> Any:
+    raise Unsupported("variance", "its fold is adjusted by a count, which no kernel family does yet")
 
 
 @cache
@@ -256,6 +285,9 @@ def twists() -> dict[str, Twist]:
     """The twisted folds by name."""
     rows = (
         Twist("softmax", "max", lambda s, m: (s - m).exp(), lambda m, n: (m - n).exp()),
-        Twist("norm", "max", lambda s, m: (s / m) * (s / m), lambda m, n: (m / n) * (m / n)),
+        # a row of zeros, whose quotients 0/0 are NaN, has norm 0
+        Twist("norm", "max", lambda s, m: (s / m) * (s / m), lambda m, n: (m / n) * (m / n), magnitudes=True),
+        Twist("variance", "sum", lambda s, m: (s - m) * (s - m), _not_rescaled, centre=lambda key, count: key / count,
+              adjust=lambda total, m, n, count: total + count * ((m - n) * (m - n))),
     )
     return {row.name: row for row in rows}

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from emmy_eq import lower
@@ -146,14 +147,16 @@ class Tracer(TorchDispatchMode):
         name = str(func).removeprefix("aten.")
         if name == "_local_scalar_dense.default":
             raise Unsupported("item", "a Python value that depends on a tensor's data", where())
-        if torch.Tag.nondeterministic_seeded in func.tags:
+        if torch.Tag.nondeterministic_seeded in func.tags and "size" in arguments:
             return self._random(func, arguments)
-        # By position, since ``decompose`` has a ``self`` of its own.
+        # By position, since torch's callers have a ``self`` of their own.
         positional = [arguments.pop(a.name) for a in func._schema.arguments if not a.kwarg_only and a.name in arguments]
-        with self:
-            found = func.decompose(*positional, **arguments)
-        if found is not NotImplemented:
-            return found
+        if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+            # Not ``func.decompose``, which prefers Python decompositions: that of dropout copies where eager does not.
+            with self:
+                return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *positional, **arguments)
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            raise Unsupported(name, "random values", where())
         from torch._decomp import core_aten_decompositions
 
         rule = core_aten_decompositions().get(func)
@@ -164,8 +167,6 @@ class Tracer(TorchDispatchMode):
 
     def _random(self, func: Any, arguments: dict[str, Any]) -> Tensor:
         """A random factory's result: it may yet become an input; as a part of the program it has no lowering."""
-        if "size" not in arguments:
-            raise Unsupported(str(func).removeprefix("aten."), "random values", where())
         dtype = arguments.get("dtype") or (torch.int64 if "rand" in str(func) and "high" in arguments else torch.get_default_dtype())
         x = torch.empty(arguments["size"], dtype=dtype, device="meta")
         self.memory.add(x, self._record(str(func), _without_defaults(func, arguments), ((tuple(x.shape), dtype_name(dtype)),)))
@@ -217,6 +218,26 @@ class Tracer(TorchDispatchMode):
         fresh = next(n for k in count() if (n := f"{base}_{k}" if k else base) not in self._names)
         self._names.add(fresh)
         return fresh
+
+
+class _Literals(TorchFunctionMode):
+    """Keeps the data of literals: made on the device of a tensor without data, they would lose it before dispatch."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func in (torch.tensor, torch.as_tensor, torch.asarray):
+            kwargs.pop("device", None)
+        if func is Tensor.new_tensor:
+            return torch.tensor(*args[1:], dtype=kwargs.get("dtype") or args[0].dtype)
+        if func in (Tensor.__getitem__, Tensor.__setitem__):
+            x, index, *value = args
+            index = tuple(map(_literal_index, index)) if isinstance(index, tuple) else _literal_index(index)
+            args = (x, index, *value)
+        return func(*args, **kwargs)
+
+
+def _literal_index(x: Any) -> Any:
+    return torch.tensor(x) if isinstance(x, list) and x and not any(y is None or isinstance(y, slice | Tensor) for y in x) else x
 
 
 def _without_defaults(func: Any, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -282,7 +303,7 @@ def recording(tracer: Tracer) -> Iterator[None]:
     hook = torch.nn.modules.module.register_module_forward_pre_hook(name_parameters)
     try:
         # Below autograd, composite operations reach the tracer before they decompose.
-        with torch.no_grad(), torch._C._AutoDispatchBelowAutograd(), tracer:
+        with torch.no_grad(), torch._C._AutoDispatchBelowAutograd(), tracer, _Literals():
             yield
     finally:
         hook.remove()

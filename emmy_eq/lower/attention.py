@@ -43,7 +43,7 @@ def attention(
     n = len(shape)
     i, j, inner = (ix.var(f"d{k}") for k in (n - 2, n - 1, n))
     width = query.shape[-1]
-    scores = contract(b, query, [*_lead(query, batch, 1), i, inner], key, [*_lead(key, batch, group), j, inner], shape, width)
+    scores = contract(b, query, [*_lead(query, batch, 1), i, inner], key, [*_lead(key, batch, group), j, inner], shape, (width,))
     scores = b.apply("mul", scores, 1 / math.sqrt(width) if scale is None and width else scale if scale is not None else 1.0)
     scores = _masked(b, scores, attn_mask, is_causal)
     top, weights, norm = softmax_parts(b, scores, n - 1)
@@ -54,7 +54,7 @@ def attention(
         b.cast(value, scores.dtype),
         [*_lead(value, batch, group), inner, j],
         (*batch, rows, value.shape[-1]),
-        columns,
+        (columns,),
     )
     # Dividing 0 by 0 made such a row NaN; the choice is per row, so it stands outside the weighted sum.
     return b.cast(b.where(b.apply("eq", top, -math.inf), 0.0, found), query.dtype)

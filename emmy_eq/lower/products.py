@@ -14,16 +14,21 @@ from emmy_eq.lower.row import Row
 from emmy_eq.tensor_ir import Shape
 
 
-def contract(b: Builder, left: Value, left_index: Sequence[Idx], right: Value, right_index: Sequence[Idx], shape: Shape, k: int) -> Value:
-    """``sum_k left[left_index] * right[right_index]`` in the dtype to compute in; indices are over ``shape`` and, last, k."""
+def contract(
+    b: Builder, left: Value, left_index: Sequence[Idx], right: Value, right_index: Sequence[Idx], shape: Shape, summed: Shape
+) -> Value:
+    """Sum of ``left[left_index] * right[right_index]`` in the dtype to compute in; indices are over the dims of ``shape``
+    and then those of ``summed``."""
     wide = compute_dtype(left.dtype)
-    full = (*shape, k)
+    full = (*shape, *summed)
     a, c = (b.remap(b.cast(x, wide), i, full) for x, i in ((left, left_index), (right, right_index)))
-    return b.reduce("sum", b.apply("mul" if wide != "bool" else "and", a, c), [len(shape)])
+    return b.reduce("sum", b.apply("mul", a, c), range(len(shape), len(full)))
 
 
 def _same_dtype(b: Builder, *values: Value) -> str:
     dtype = values[0].dtype
+    if dtype == "bool":
+        raise InvalidInput(b.op, "bool operands", b.source)
     if any(v.dtype != dtype for v in values):
         raise InvalidInput(b.op, f"operands of dtypes {', '.join(v.dtype for v in values)} do not match", b.source)
     return dtype
@@ -47,7 +52,7 @@ def product(b: Builder, x: Value, other: Value) -> Value:
         skip = len(batch) - (value.rank - 2)
         return [ix.const(0) if value.shape[k] == 1 else out[skip + k] for k in range(value.rank - 2)]
 
-    found = contract(b, left, [*lead(left), out[-2], inner], right, [*lead(right), inner, out[-1]], shape, k)
+    found = contract(b, left, [*lead(left), out[-2], inner], right, [*lead(right), inner, out[-1]], shape, (k,))
     gone = [len(batch)] * (x.rank == 1) + [len(batch) + 1] * (other.rank == 1)
     return b.squeeze(found, gone) if gone else found
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from emmy_eq.errors import InvalidInput, Unsupported
-from emmy_eq.lower.builder import Builder, Scalar, Value, wrap_dim, wrap_dims
+from emmy_eq import index as ix
+from emmy_eq.errors import InvalidInput
+from emmy_eq.lower.builder import Builder, Scalar, Value, dims, wrap_dim, wrap_dims
 from emmy_eq.lower.dtypes import compute_dtype, float_dtype
 from emmy_eq.lower.row import Row
 from emmy_eq.ops import FLOATS
@@ -177,21 +178,39 @@ def cumulate(op: str) -> Row:
 
 
 def cumulative_extreme(op: str) -> Row:
-    """cummax, cummin would also give indices, which no scan here tracks."""
+    """cummax, cummin: (running values, i64 position of the latest element that equals them; a NaN stays)."""
 
     def row(b: Builder, x: Value, dim: int) -> tuple[Value, Value]:
-        raise Unsupported(b.op, "the running index", b.source)
+        if not x.rank:
+            return x, b.full((), 0, "i64")
+        dim = wrap_dim(b.op, dim, x.rank)
+        value = b.cast(x, compute_dtype(x.dtype))
+        best = b.scan(op, value, dim)
+        reached = b.apply("eq", value, best)
+        if value.dtype in FLOATS:
+            reached = b.apply("or", reached, b.apply("isnan", value))
+        place = b.where(reached, b.position(x.shape, dim), 0)
+        return b.cast(best, x.dtype), b.scan("max", place, dim)
 
     return row
 
 
 def logcumsumexp(b: Builder, x: Value, dim: int) -> Value:
-    """log of the running sum of exp(x - m), m the maximum of the whole row.
-
-    A prefix far below the maximum underflows, so where exp(x - m) sums to less than the least normal number the row is
-    refused at no point: the running maximum is used as the shift, by a scan of (max) and a masked sum over the prefix.
-    """
-    raise Unsupported(b.op, "not yet", b.source)
+    """Each prefix is summed anew under its own maximum (quadratic in the extent): one shift for all prefixes would underflow those
+    far below it, and the difference of two running maxima is NaN where a prefix is all -inf."""
+    if not x.rank:
+        return x
+    dim = wrap_dim(b.op, dim, x.rank)
+    value = b.cast(x, compute_dtype(x.dtype))
+    top = b.scan("max", value, dim)
+    shift = b.where(b.apply("isinf", top), 0.0, top)
+    shape = (*x.shape, x.shape[dim])
+    inner = [*dims(x.rank)]
+    inner[dim] = ix.var(f"d{x.rank}")
+    terms = b.apply("exp", b.apply("sub", b.remap(value, inner, shape), b.remap(shift, dims(x.rank), shape)))
+    kept = b.apply("le", b.position(shape, x.rank), b.position(shape, dim))
+    summed = b.reduce("sum", b.where(kept, terms, 0.0), [x.rank])
+    return b.cast(b.apply("add", b.apply("log", summed), shift), x.dtype)
 
 
 def rows() -> dict[str, Row]:
@@ -214,5 +233,6 @@ def rows() -> dict[str, Row]:
         "aten.linalg_vector_norm.default": vector_norm,
         "aten.norm.Scalar": norm, "aten.norm.ScalarOpt_dim": norm, "aten.norm.ScalarOpt_dtype": norm, "aten.norm.ScalarOpt_dim_dtype": norm,
         "aten.cumsum.default": cumulate("sum"), "aten.cumprod.default": cumulate("prod"),
+        "aten.cummax.default": cumulative_extreme("max"), "aten.cummin.default": cumulative_extreme("min"),
         "aten.logcumsumexp.default": logcumsumexp,
     }  # fmt: skip
