@@ -82,7 +82,7 @@ class Schedule:
         return show(self)
 
     def split(self, axis: str) -> Split:
-        """The split of ``axis``; one that is not named is one element a block, or one a step of a fold."""
+        """The split of ``axis``; one that is not named is one element a block (TILE), or one a step (REDUCE)."""
         for name, split in (*self.tile, *self.reduce):
             if name == axis:
                 return split

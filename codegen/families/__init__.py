@@ -1,1 +1,71 @@
-"""Schedule families: which rows suit a kernel, the default first."""
+"""Schedule families: one module each, and a list of rows for a kernel, the default first.
+
+A family says which trees it suits (``matches``) and which rows it proposes (``rows``, best guess first); the lowering engine
+is the same for all.  A new family is one module and one entry in `families`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from emmy_eq import loop_ir
+from emmy_eq.codegen import tile_ir
+from emmy_eq.codegen.families import attention, contraction, default, reduction, scan
+from emmy_eq.codegen.families import map as maps
+from emmy_eq.codegen.families.facts import Facts
+from emmy_eq.codegen.lower import lower
+from emmy_eq.codegen.schedule import Schedule, check
+from emmy_eq.errors import InvalidInput, Unsupported
+from emmy_eq.extract.targets import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    name: str
+    matches: Callable[[Facts], bool]
+    rows: Callable[[Facts, Target], Iterator[Schedule]]
+
+
+def families() -> dict[str, Family]:
+    """The families by name, in the order in which they are asked."""
+    found = (
+        Family("map", maps.matches, maps.rows),
+        Family("attention", attention.matches, attention.rows),
+        Family("contraction", contraction.matches, contraction.rows),
+        Family("reduction", reduction.matches, reduction.rows),
+        Family("scan", scan.matches, scan.rows),
+        Family("default", default.matches, default.rows),
+    )
+    return {f.name: f for f in found}
+
+
+def schedules(kernel: loop_ir.Kernel, target: Target) -> list[Schedule]:
+    """Legal rows for ``kernel``, the default first.  The first lowers; a later one may still be refused by `lower`."""
+    facts = Facts(tile_ir.to_tile(kernel, Schedule(32)))
+    out: list[Schedule] = []
+    for family in families().values():
+        if family.matches(facts):
+            out += [row for row in family.rows(facts, target) if row not in out and _legal(kernel, row)]
+    while not _lowers(kernel, out[0], target):
+        out.pop(0)
+        if not out:
+            raise Unsupported("kernel", f"no schedule lowers {kernel.name}")
+    return out
+
+
+def _legal(kernel: loop_ir.Kernel, row: Schedule) -> bool:
+    try:
+        check(row)
+        tile_ir.to_tile(kernel, row)
+    except InvalidInput:
+        return False
+    return True
+
+
+def _lowers(kernel: loop_ir.Kernel, row: Schedule, target: Target) -> bool:
+    try:
+        lower(tile_ir.to_tile(kernel, row), target)
+    except Unsupported:
+        return False
+    return True

@@ -60,7 +60,7 @@ def _vectors(b: Builder, at: _Linear, scope: Scope, lane: str, points: tuple[Poi
     """``points`` in one access if it is aligned and wholly inside or outside the axis, else in halves."""
     width = len(points)
     m = scope[lane]
-    whole = not bounded or m.extent % width == 0 and aligned(b.simplify(m.coordinate(points[0][lane])), width)
+    whole = not bounded or (m.extent % width == 0 and aligned(b.simplify(m.coordinate(points[0][lane])), width))
     if width == 1 or (aligned(at(points[0]), width) and at.same(points) and (whole or not overruns(b, m, points[-1][lane]))):
         yield _group(b, at, scope, points, bounded)
         return

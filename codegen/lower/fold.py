@@ -6,11 +6,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from emmy_eq import index as ix
-from emmy_eq.codegen.kernel_ir import Lit
 from emmy_eq.codegen.lower import contract, reduce, split
 from emmy_eq.codegen.lower.builder import literal
 from emmy_eq.codegen.lower.layout import Fragment, Scope, bits, coordinates, scalar
-from emmy_eq.codegen.lower.states import ArgReduction, Parts, State, state
+from emmy_eq.codegen.lower.states import Parts, State, state
 from emmy_eq.codegen.tile_ir import Fold, is_product
 from emmy_eq.errors import Unsupported
 from emmy_eq.index import var

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from emmy_eq.codegen import kernel_ir as k
 from emmy_eq.codegen.lower import barriers
 from emmy_eq.codegen.lower.engine import Engine
+from emmy_eq.codegen.kernel_ir.verify import shared_layout
 from emmy_eq.codegen.tile_ir import Tile
+from emmy_eq.errors import Unsupported
 
 if TYPE_CHECKING:
     from emmy_eq.extract.targets import Target
 
 
+@lru_cache(maxsize=64)  # a default row is lowered once to see that it can be, and once for use
 def lower(tile: Tile, target: Target) -> k.Kernel:
     """The kernel that ``tile``'s schedule row makes of it; raises `Unsupported` where the row cannot be lowered."""
     e = Engine(tile)
@@ -20,6 +24,9 @@ def lower(tile: Tile, target: Target) -> k.Kernel:
     body = barriers.insert(tuple(e.b.levels[0].stmts), frozenset(e.doubled))
     params = [k.Param(x.name, x.dtype, _size(x.shape), kind) for kind, group in (("input", tile.inputs), ("output", tile.outputs)) for x in group]
     kernel = k.Kernel(tile.name, (*params, *e.b.scratch), (e.digits.grid, 1, 1), tile.schedule.threads, tuple(e.b.shared), body)
+    size = shared_layout(kernel)[1]
+    if size > target.shared_per_block:
+        raise Unsupported("schedule", f"it needs {size} bytes of shared memory; {target} has {target.shared_per_block}")
     return kernel
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from emmy_eq import index as ix
+from emmy_eq.codegen.schedule import Split
 from emmy_eq.codegen.tile_ir import Fold, Tile, axes, walk
 from emmy_eq.errors import InvalidInput
 from emmy_eq.index import Idx, var
@@ -31,8 +32,9 @@ def digits(tile: Tile) -> Digits:
     block = _raster(row.raster, counts, var("bx") % tiles if split > 1 else var("bx"))
     steps = {a.name: row.split(a.name).steps for a in roles.outer}
     rest = var("bx") // tiles
+    given = dict(row.reduce)
     for a in roles.folded:
-        s = row.split(a.name)
+        s = given.get(a.name, Split(steps=0))
         block[a.name] = rest % s.blocks if s.blocks > 1 else ix.const(0)
         rest = rest // s.blocks
         steps[a.name] = s.steps or -(-a.extent // (s.blocks * s.tile))

@@ -1,0 +1,77 @@
+"""Twisted contractions: attention, and any product whose operand is made by a fold of its own ((a @ b) @ c in one kernel)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from emmy_eq.codegen.families.facts import Facts, ceil_power
+from emmy_eq.codegen.schedule import Schedule, Split, Stage
+from emmy_eq.codegen.tile_ir import Fold, walk
+from emmy_eq.extract.targets import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Rows i, columns d of the result; j, the outer fold's axis; and the inner folds' axes."""
+
+    i: str | None
+    d: str
+    j: str
+    inner: tuple[str, ...]
+
+
+def chain(facts: Facts) -> Chain | None:
+    """The outer fold whose operand needs an inner fold, and whose result has an axis that the operand lacks."""
+    outer = {a.name for a in facts.axes.outer}
+    for f in facts.folds:
+        inside = [s for s in walk(f.body) if isinstance(s, Fold) and not s.is_map]
+        if not inside or len(f.axes) != 1 or f.observer:
+            continue
+        rows = {a for s in inside for c in s.carries for r in c.results for a in facts.known[r].axes} & outer
+        columns = {a for c in f.carries for r in c.results for a in facts.known[r].axes} & outer - rows
+        if not columns:
+            continue
+        d = max(sorted(columns), key=lambda a: facts.extents[a])
+        keyed = _own_rows(facts, rows, f)
+        i = max(sorted(keyed), key=lambda a: facts.extents[a]) if keyed else None
+        return Chain(i, d, f.axes[0].name, tuple(a.name for s in inside for a in s.axes))
+    return None
+
+
+def _own_rows(facts: Facts, rows: set[str], f: Fold) -> set[str]:
+    """Axes of the rows along which the other operand does not vary: those that sharing a tile of it pays for."""
+    other = {a for s in walk(f.body) for r in _loads_with(facts, s, f.axes[0].name) for a in r}
+    return rows - other or rows
+
+
+def _loads_with(facts: Facts, s: object, axis: str) -> list[tuple[str, ...]]:
+    name = getattr(s, "name", None)
+    loads = {x.name for x in facts.loads}
+    return [facts.known[name].axes] if name in loads and axis in facts.known[str(name)].axes else []
+
+
+def matches(facts: Facts) -> bool:
+    return chain(facts) is not None
+
+
+def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
+    c = chain(facts)
+    assert c is not None
+    width = ceil_power(facts.extents[c.d])
+    height = facts.extents[c.i] if c.i is not None else 1
+    for t, v, depth in ((16, 4, 0), (16, 4, 32), (16, 2, 0), (16, 2, 16), (8, 2, 16)):
+        lanes = min(t, ceil_power(-(-height // v)))
+        ti = Split(threads=lanes, vector=min(v, ceil_power(height)))
+        td = Split(regs=max(1, width // (t * v)), threads=t, vector=max(1, min(v, width // t)))
+        tile = (*(((c.i, ti),) if c.i is not None and ti.tile > 1 else ()), (c.d, td))
+        tj = Split(steps=0, threads=t, vector=v)
+        folds = []
+        for a in facts.axes.folded:
+            if a.name == c.j:
+                folds.append((a.name, tj))
+            elif depth == 0:
+                folds.append((a.name, Split(regs=a.extent)))
+            else:
+                folds.append((a.name, Split(steps=0, regs=min(depth, ceil_power(a.extent)))))
+        yield Schedule(max(32, ti.threads * td.threads), tile, tuple(folds), Stage(1, "shared"))

@@ -1,0 +1,74 @@
+"""Maps: every element for itself.  Vectors along the contiguous axis; a tile through shared memory where that axis differs
+between input and output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from emmy_eq.codegen.families.facts import Facts, ceil_power, floor_power, vector
+from emmy_eq.codegen.schedule import Schedule, Split, Stage
+from emmy_eq.extract.targets import Target
+
+THREADS = 256
+IN_FLIGHT = 4  # accesses of 16 bytes a thread issues before it waits: about 4 hide the latency of DRAM at full occupancy
+
+
+def matches(facts: Facts) -> bool:
+    return not facts.folds
+
+
+def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
+    across = crossing(facts)
+    if across is not None:
+        yield from _transposing(facts, *across)
+    for flight in (IN_FLIGHT, 2, 1, 8):
+        yield elementwise(facts, target, flight)
+
+
+def crossing(facts: Facts) -> tuple[str, str] | None:
+    """(axis contiguous in a large input, axis contiguous in the output) where they differ."""
+    out = facts.output_axis
+    for load in facts.loads:
+        along = facts.contiguous(load)
+        if along is None or out is None or along == out or out not in facts.known[load.name].axes:
+            continue
+        if facts.extents[along] >= 8 and facts.extents[out] >= 8:
+            return along, out
+    return None
+
+
+def _transposing(facts: Facts, along: str, out: str) -> Iterator[Schedule]:
+    for edge in (32, 64):
+        inner = min(32, ceil_power(facts.extents[out]))
+        outer = min(edge, ceil_power(facts.extents[along]))
+        threads = THREADS // inner
+        split = Split(regs=max(1, outer // threads), threads=min(outer, threads))
+        tile = ((along, split), (out, Split(regs=edge // 32 if inner == 32 else 1, threads=inner)))
+        yield Schedule(max(32, split.threads * inner), tile, stage=Stage(1, "shared"))
+
+
+def elementwise(facts: Facts, target: Target, flight: int, threads: int = THREADS) -> Schedule:
+    """Threads fill the contiguous axis first, then the axes outside it; registers repeat over rows, so that what is the same in every
+    row is read once.  Fewer registers where there are not enough elements to fill the machine."""
+    names = [a.name for a in facts.axes.outer]
+    first = facts.output_axis if facts.output_axis in names else (names[-1] if names else None)
+    if first is None:
+        return Schedule(32)
+    order = [first, *(n for n in reversed(names) if n != first)]
+    total = facts.points(tuple(names))
+    v = vector(facts.extents[first], facts.itemsize, floor_power(total // (target.sms * threads)))
+    flight = max(1, min(flight, floor_power(total // (target.sms * threads * v))))
+    splits, left = {}, threads
+    for name in order:
+        lanes = v if name == first else 1
+        t = min(left, ceil_power(-(-facts.extents[name] // lanes)))
+        splits[name] = Split(threads=t, vector=lanes)
+        left //= t
+    for name in (*order[1:], first):
+        room = -(-facts.extents[name] // splits[name].tile)
+        r = min(flight, floor_power(room))
+        s = splits[name]
+        splits[name] = Split(regs=r, threads=s.threads, vector=s.vector)
+        flight //= r
+    tile = tuple((n, splits[n]) for n in reversed(order) if splits[n].tile > 1)
+    return Schedule(max(32, threads // left), tile)
