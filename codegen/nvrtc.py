@@ -115,7 +115,7 @@ def _cache_directory() -> Path:
 def compile_cubin(source: str, arch: str, fmad: bool = False) -> bytes:
     """The cubin of ``source`` for ``arch`` (``sm_90a``).  ``fmad``: let the compiler contract a * b + c; off, since Kernel IR
     says where an fma is.  Raises `CompileError`."""
-    options = [f"-arch={arch}", "--std=c++17", f"--fmad={'true' if fmad else 'false'}"]
+    options = [f"-arch={arch}", "--std=c++17", "-w", f"--fmad={'true' if fmad else 'false'}"]
     compiler = _compiler()
     text = "\0".join([source, *options, str(compiler.version())])
     path = _cache_directory() / f"{hashlib.sha256(text.encode()).hexdigest()}.cubin"

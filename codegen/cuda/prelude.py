@@ -25,7 +25,7 @@ _FLOORDIV = """
   {T} m = fmod{s}(a, b);
   {T} q = (a - m) / b;
   if (m != 0 && (b < 0) != (m < 0)) q -= 1;
-  if (q == 0) return copysign{s}(0, a / b);
+  if (q == 0) return copysign{s}(({T})0, a / b);
   {T} f = floor{s}(q);
   return q - f > ({T})0.5 ? f + 1 : f;
 }}
@@ -34,7 +34,7 @@ _MOD = """
 {D}{T} emmy_mod{s}({T} a, {T} b) {{
   {T} m = fmod{s}(a, b);
   if (b == 0) return m;
-  if (m == 0) return copysign{s}(0, b);
+  if (m == 0) return copysign{s}(({T})0, b);
   return (b < 0) != (m < 0) ? m + b : m;
 }}
 """

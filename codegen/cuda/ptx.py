@@ -17,6 +17,8 @@ class Printer(Protocol):
 
     def idx(self, x: Idx) -> str: ...
 
+    def offset(self, buffer: str, x: Idx) -> str: ...
+
     def test(self, where: ir.Predicate) -> str: ...
 
     def operand(self, a: ir.Atom) -> str: ...
@@ -38,7 +40,7 @@ def _slots(first: int, count: int) -> str:
 
 
 def _smem(p: Printer, array: str, x: Idx) -> str:
-    return f"emmy_smem({name(array)} + {p.idx(x)})"
+    return f"emmy_smem({p.offset(array, x)})"
 
 
 def _r(text: str) -> str:
@@ -47,7 +49,7 @@ def _r(text: str) -> str:
 
 def _cp_async(p: Printer, s: ir.CpAsync) -> list[str]:
     size = s.count * itemsize(s.dtype)
-    source = f"{name(s.buffer)} + {p.idx(s.offset)}"
+    source = p.offset(s.buffer, s.offset)
     form = f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global"
     if not s.where:
         return [asm(f"{form} [%0], [%1], {size};", (), (_r(_smem(p, s.shared, s.to)), f'"l"({source})'))]

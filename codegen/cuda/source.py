@@ -11,8 +11,9 @@ from emmy_eq.codegen import kernel_ir as ir
 from emmy_eq.codegen.cuda import ptx
 from emmy_eq.codegen.cuda import vector as vectors
 from emmy_eq.codegen.cuda.prelude import functions_used
-from emmy_eq.codegen.cuda.text import I32, I64, TYPES, atom, bounds, cast, constant, index_text, name
+from emmy_eq.codegen.cuda.text import I32, I64, TYPES, atom, bounds, cast, constant, index_text, name, result_range
 from emmy_eq.codegen.kernel_ir import walk
+from emmy_eq.codegen.kernel_ir.show import literal
 from emmy_eq.codegen.kernel_ir.verify import lacks, shared_layout
 from emmy_eq.errors import Unsupported
 from emmy_eq.extract.targets import Target
@@ -100,7 +101,7 @@ class _Printer:
         template = row.cuda.get(given[-1], row.cuda.get("*"))
         if template is None:
             raise Unsupported(op, f"no CUDA text for {given[-1]}", self.kernel.name)
-        return template.format(*texts)
+        return _bare(template.format(*texts))
 
     # lines
 
@@ -161,10 +162,20 @@ class _Printer:
 
     def _range(self, s: ir.Stmt, dtype: str) -> tuple[int, int]:
         widest = I32 if dtype == "i32" else I64
-        if not isinstance(s, ir.Let) or s.idx is None:
+        if not isinstance(s, ir.Let):
             return widest
-        low, high = bounds(s.idx, self.ranges)
+        if s.idx is not None:
+            low, high = bounds(s.idx, self.ranges)
+        else:
+            low, high = result_range(s.op, [self._operand_range(a) for a in s.args], widest)
         return (low, high) if widest[0] <= low and high <= widest[1] else widest
+
+    def _operand_range(self, a: ir.Atom) -> tuple[int, int]:
+        """Of an integer operand; any other has none that matters."""
+        if isinstance(a, str):
+            return self.ranges.get(a, I64)
+        value = literal(a)
+        return (int(value), int(value)) if a.dtype in ("i32", "i64") else I64
 
     # statements
 
@@ -260,10 +271,23 @@ class _Printer:
 
     def role(self, s: ir.Role) -> None:
         for i, ((first, count), body) in enumerate(zip(s.warps, s.bodies, strict=True)):
-            opening = "if" if i == 0 else "} else if"
-            self.emit(f"{opening} (tid >= {32 * first} && tid < {32 * (first + count)}) {{")
+            low, high = 32 * first, 32 * (first + count)
+            tests = ([f"tid >= {low}"] if low else []) + ([f"tid < {high}"] if high < self.kernel.threads else [])
+            self.emit(f"{'if' if i == 0 else '} else if'} ({' && '.join(tests) or 'true'}) {{")
             self.body(body, self.depth + 1)
         self.emit("}")
+
+
+def _bare(text: str) -> str:
+    """Without parentheses around the whole of it."""
+    if not text.startswith("("):
+        return text
+    depth = 0
+    for i, character in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if depth == 0:
+            return text[1:-1] if i == len(text) - 1 else text
+    return text
 
 
 def _names(s: ir.Stmt) -> frozenset[str]:

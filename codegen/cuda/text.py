@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -94,6 +94,24 @@ def bounds(x: Idx, ranges: Ranges) -> tuple[int, int]:
     names = index.variables(x)
     shifted = index.substitute(x, {n: index.var(n) + ranges[n][0] for n in names if ranges[n][0]})
     return index.bounds(shifted, {n: ranges[n][1] - ranges[n][0] + 1 for n in names})
+
+
+def result_range(op: str, given: Sequence[tuple[int, int]], widest: tuple[int, int]) -> tuple[int, int]:
+    """Of an integer operation whose operands lie in ``given``; ``widest`` where nothing is known."""
+    lows, highs = [low for low, _ in given], [high for _, high in given]
+    if op in ("mov", "cast"):
+        return given[0]
+    if op in ("and", "or", "xor") and min(lows) >= 0:
+        return 0, (1 << max(highs).bit_length()) - 1
+    if op == "where":
+        return min(lows[1:]), max(highs[1:])
+    if op == "add":
+        return sum(lows), sum(highs)
+    if op == "maximum":
+        return max(lows), max(highs)
+    if op == "minimum":
+        return min(lows), min(highs)
+    return widest
 
 
 def _fits(x: Idx, ranges: Ranges) -> bool:

@@ -35,6 +35,7 @@ class Outside:
 
     def __init__(self, blocks: int, warps: int) -> None:
         self.released = np.zeros((blocks, warps + 2), np.int32)
+        self.by_lane = np.zeros((blocks, 32 * warps), np.int32)  # of threads that fenced for themselves
 
 
 class Memory:
@@ -112,7 +113,8 @@ class Memory:
         ordered = (time <= clocks.known[b, w, source]) | ((writer == lanes.thread[f]) & (time != IN_FLIGHT) & ~self.proxy[a])
         if not self.shared:
             here = self.writer_block[a] == lanes.grid[b]
-            visible = self.atomic[a] | (time <= outside.released[np.maximum(self.writer_block[a], 0), source])
+            block, thread = np.maximum(self.writer_block[a], 0), np.clip(writer, 0, lanes.threads - 1)
+            visible = self.atomic[a] | (time <= np.maximum(outside.released[block, source], outside.by_lane[block, thread]))
             ordered = np.where(here, ordered, visible & (clocks.known[b, w, clocks.outside] > 0))
         if atomic:
             ordered |= self.atomic[a]

@@ -100,7 +100,10 @@ def _atomic(k: Blocks, s: ir.Atomic, env: dict[str, Value], active: Active) -> N
 def _meet_outside(k: Blocks, who: Array) -> None:
     """An atomic on global memory hands over what its warp has fenced, and shows what earlier blocks handed over."""
     b, w = k.lanes.block[who], k.lanes.warp[who]
-    np.maximum.at(k.outside.released, k.lanes.grid[b], k.clocks.fenced[b, w])
+    grid, thread = k.lanes.grid[b], k.lanes.thread[who]
+    np.maximum.at(k.outside.released, grid, k.clocks.fenced[b, w])
+    np.maximum.at(k.outside.by_lane, grid, k.clocks.lane_joined[b])
+    k.outside.by_lane[grid, thread] = k.clocks.lane_fenced[b, thread]
     k.clocks.known[b, w, k.clocks.outside] = 1
 
 
@@ -120,8 +123,7 @@ _ATOMIC: dict[str, Callable[[Value, Value], Value]] = {
 def _fence(k: Blocks, s: ir.Fence, env: dict[str, Value], active: Active) -> None:
     if s.scope == "block":
         return
-    lanes = k.by_warp(active)
-    k.clocks.fence(np.asarray(lanes.all(axis=2)), np.asarray(lanes.any(axis=2)))
+    k.clocks.fence(k.by_warp(active))
 
 
 def _warp_sync(k: Blocks, s: ir.WarpSync, env: dict[str, Value], active: Active) -> None:

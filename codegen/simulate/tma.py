@@ -129,11 +129,12 @@ def _land(k: Blocks, bar: Mbarrier) -> None:
 # boxes
 
 
-def _issuer(k: Blocks, active: Active) -> Array:
+def _issuers(k: Blocks, active: Active) -> list[Array]:
+    """The threads that ask, each for its own box."""
     who = np.flatnonzero(active)
-    if len(who) != 1:
-        raise Fault("protocol", f"{len(who)} threads ask for one box")
-    return who
+    if len(np.unique(k.lanes.warp[who])) != len(who):
+        raise Fault("protocol", "several threads of a warp ask for a box")
+    return [who[i : i + 1] for i in range(len(who))]
 
 
 def _box(k: Blocks, m: ir.TensorMap, at: tuple[Idx, ...], env: dict[str, Value], who: Array) -> tuple[Array, Array]:
@@ -157,7 +158,12 @@ def _tile(k: Blocks, m: ir.TensorMap, memory: Memory, start: int, count: int, wh
 
 
 def _load(k: Blocks, s: ir.TmaLoad, env: dict[str, Value], active: Active) -> None:
-    who = _issuer(k, active)
+    for who in _issuers(k, active):
+        _load_box(k, s, env, who)
+    k.steps += 1
+
+
+def _load_box(k: Blocks, s: ir.TmaLoad, env: dict[str, Value], who: Array) -> None:
     m = k.maps[s.map]
     bar = _find(k, s.array, s.index, env, who)
     offset, inside = _box(k, m, s.coordinates, env, who)
@@ -170,11 +176,14 @@ def _load(k: Blocks, s: ir.TmaLoad, env: dict[str, Value], active: Active) -> No
     target.note_write(address, who, k.lanes, k.clocks, k.outside)
     target.take_flight(address, copy_engine=True)
     bar.boxes.append((target, address, data, data.nbytes))
-    k.steps += 1
 
 
 def _store(k: Blocks, s: ir.TmaStore, env: dict[str, Value], active: Active) -> None:
-    who = _issuer(k, active)
+    for who in _issuers(k, active):
+        _store_box(k, s, env, who)
+
+
+def _store_box(k: Blocks, s: ir.TmaStore, env: dict[str, Value], who: Array) -> None:
     m = k.maps[s.map]
     offset, inside = _box(k, m, s.coordinates, env, who)
     source, target = k.memory[s.shared], k.memory[m.buffer]
