@@ -18,7 +18,7 @@ from emmy_eq.errors import EmmyError, InvalidInput
 if TYPE_CHECKING:
     from emmy_eq.pipeline import Compiled
 
-VIEWS = ("torch", "tensor", "egraph", "loop", "tile", "kernel", "cuda")
+VIEWS = ("torch", "tensor", "egraph", "loop", "tile", "kernel", "cuda")  # as in emmy_eq.pipeline, which --help need not load
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -35,6 +35,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"emmy-eq: {error}", file=sys.stderr)
         return error.exit_code
+    except Exception as error:
+        if options.debug:
+            raise
+        text = str(error).strip().partition("\n")[0]
+        print(f"emmy-eq: a fault of the compiler: {type(error).__name__}: {text} (--debug shows where)", file=sys.stderr)
+        return 1
 
 
 def parser() -> argparse.ArgumentParser:
@@ -48,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
     program.add_argument("program", nargs="?", metavar="FILE.py:NAME", help="a function or module in a file (inputs: see --inputs)")
     program.add_argument("-c", dest="code", metavar="CODE", help="an expression, or statements that end in one; torch and nn are there")
     program.add_argument("--inputs", metavar="EXPR", help="tuple of example inputs for FILE.py:NAME (default: example_inputs in the file)")
-    program.add_argument("--target", default="sm_90a", help="sm_80, sm_89, sm_90a (default) or sm_120")
+    program.add_argument("--target", default="sm_90a", help="sm_80, sm_89, sm_90a (default), sm_120, or a name from `emmy-eq targets`")
     program.add_argument("--accuracy", default="default", help="strict, default or fast")
     program.add_argument("--place", default="auto", help="auto (default), fuse, cut, or SEAM=fuse|cut,...")
     program.add_argument("--schedule", metavar="ROW", action="append", help="a row for the one kernel, or 'KERNEL ROW' (repeatable)")
@@ -87,7 +93,7 @@ def compile_command(options: argparse.Namespace) -> int:
 
     compiled = compiled_from(options)
     if options.ir is not None:
-        print(report.view(compiled, options.ir))
+        print(compiled.show(options.ir))
         return 0
     if options.json:
         print(json.dumps(report.summary(compiled), indent=1))
@@ -201,11 +207,9 @@ def rules_command(options: argparse.Namespace) -> int:
 
 
 def targets_command(options: argparse.Namespace) -> int:
-    from dataclasses import asdict
-
     from emmy_eq import report
     from emmy_eq.extract.targets import targets
 
-    rows = [asdict(target) for target in targets().values()]
+    rows = [report.fields(target) for target in targets().values()]
     print(json.dumps(rows, indent=1) if options.json else report.records(rows))
     return 0

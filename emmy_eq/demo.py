@@ -28,25 +28,25 @@ def main() -> int:
 
     done(start)
 
-    def compiled(**options: str) -> Compiled:
-        return Compiled(lambda: capture_code(CODE), Options(**options))
+    def compiled(place: str = "auto") -> Compiled:
+        return Compiled(lambda: capture_code(CODE), Options(place=place))
 
     say("Tensor IR: five node kinds, every operation a tensor of its own.")
     program = compiled()
-    show(report.view(program, "tensor"))
+    show(program.show("tensor"))
 
     say("All of it goes into one e-graph, with rules of algebra that make equal what is equal:")
-    show(report.view(program, "egraph"))
+    show(program.show("egraph"))
 
     say("The search over what to store finds one kernel.  It reads each key once: a running maximum rescales the sums (softmax twist).")
-    show(report.view(program, "loop"))
+    show(program.show("loop"))
     cut = compiled(place="cut")
     say(f"The same e-graph holds the textbook form too (--place cut): {len(cut.loop_ir.kernels)} kernels, the scores stored between them.")
-    show(report.view(cut, "loop"), lines=12)
+    show(cut.show("loop"), lines=12)
 
     say("The kernel as a tree of folds under a schedule row (Tile IR), as hardware operations (Kernel IR), as CUDA:")
     for ir in ("tile", "kernel", "cuda"):
-        show(report.view(program, ir), lines=14)
+        show(program.show(ir), lines=14)
 
     say("Running it on the simulator: every block and thread, shared memory poisoned, races reported ...")
     start = time.perf_counter()

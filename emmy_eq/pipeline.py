@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from emmy_eq.terms import TermProgram
 
 ACCURACIES = ("strict", "default", "fast")
+VIEWS = ("torch", "tensor", "egraph", "loop", "tile", "kernel", "cuda")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +156,27 @@ class Compiled:
         given = self.options.schedule
         row = given if isinstance(given, str) or given is None else given.get(kernel.name)
         return schedules(kernel, self.target)[0] if row is None else schedule.parse(row)
+
+    def show(self, view: str) -> str:
+        """The program in one of `VIEWS`; the same text on every run."""
+        from emmy_eq import loop_ir, report, tensor_ir, torch_ir
+        from emmy_eq.codegen import kernel_ir, tile_ir
+
+        if view == "torch":
+            return torch_ir.show(self.torch_ir)
+        if view == "tensor":
+            return tensor_ir.show(self.tensor_ir)
+        if view == "egraph":
+            return report.egraph(self)
+        if view == "loop":
+            return loop_ir.show(self.loop_ir)
+        if view == "tile":
+            return "\n\n".join(map(tile_ir.show, self.tile_ir))
+        if view == "kernel":
+            return "\n\n".join(map(kernel_ir.show, self.kernel_ir))
+        if view == "cuda":
+            return "\n".join(self.cuda).rstrip("\n")
+        raise InvalidInput(f"view {view!r}", f"it is one of {', '.join(VIEWS)}")
 
     def explain(self, verbose: int = 0) -> str:
         """What was found, in words and tables; 1: rules and seconds too, 2: the rewrites as diffs."""

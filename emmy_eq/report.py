@@ -1,13 +1,14 @@
-"""What the command line prints of a compiled program: views of each IR, the summary, the plans, the outcome of a run."""
+"""What the command line prints of a compiled program: the e-graph, the summary, the plans, the outcome of a run; and of rules."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
-from emmy_eq import loop_ir, tensor_ir, torch_ir
+from emmy_eq import loop_ir
 from emmy_eq.text import quantity, table
 
 if TYPE_CHECKING:
@@ -18,12 +19,7 @@ if TYPE_CHECKING:
     from emmy_eq.verify.check import Verdict
 
 
-def view(compiled: Compiled, ir: str) -> str:
-    """The program in one of the IRs, or the e-graph; the same text on every run."""
-    return _VIEWS[ir](compiled)
-
-
-def _egraph(compiled: Compiled) -> str:
+def egraph(compiled: Compiled) -> str:
     """Size, the rules that matched, and how many equal forms each seam has; no seconds, so that the text is reproducible."""
     graph = compiled.egraph
     head = f"e-graph: {graph.report.rows} rows in {graph.report.classes} classes after {graph.report.rounds} rounds, {_end(compiled)}"
@@ -63,10 +59,11 @@ def rules(chosen: Sequence[Rule]) -> str:
 
 def rule(chosen: Sequence[Rule]) -> str:
     """Everything about each rule: its formula, its reason, its text in egglog."""
-    return "\n\n".join(
-        "\n\n".join([f"{r.name}   {r.rounding.name.lower()}, phase {r.phase}, {r.source}", *(indent(x, "    ") for x in (str(r), r.doc, r.to_egglog()))])
-        for r in chosen
-    )
+    paragraphs = []
+    for r in chosen:
+        paragraphs.append(f"{r.name}   {r.rounding.name.lower()}, phase {r.phase}, {r.source}")
+        paragraphs += [indent(text, "    ") for text in (str(r), r.doc, r.to_egglog())]
+    return "\n\n".join(paragraphs)
 
 
 def rule_record(r: Rule) -> dict[str, Any]:
@@ -84,16 +81,31 @@ def verdict_record(v: Verdict) -> dict[str, Any]:
     return {"passed": v.holds, "draws": v.draws, "layer": v.layer, "why": v.why}
 
 
+def fields(record: Any) -> dict[str, Any]:
+    """A frozen record as a dict, with plain dicts for its mappings."""
+    values = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
+    return {name: dict(v) if isinstance(v, Mapping) else v for name, v in values.items()}
+
+
 def records(rows: Sequence[dict[str, Any]]) -> str:
-    """Frozen records side by side: a line a field, a column a record."""
-    head, *fields = [[key, *(_cell(row[key]) for row in rows)] for key in rows[0]]
-    return table(head, fields)
+    """Records side by side: a line a field (a line an entry, where the field is a mapping), a column a record."""
+    flat = [dict(_flat(row)) for row in rows]
+    head, *lines = [[key, *(_cell(row.get(key, "-")) for row in flat)] for key in flat[0]]
+    return table(head, lines)
+
+
+def _flat(row: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in row.items():
+        if isinstance(value, dict):
+            yield from ((f"{key} {name}", v) for name, v in value.items())
+        elif key != "source":  # too long for a column; --json has it
+            yield key, value
 
 
 def _cell(value: Any) -> str:
-    if isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10_000):
+    if isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and value >= 1_000_000):
         return quantity(value)
-    return str(value)
+    return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
 
 
 def kernel_records(compiled: Compiled) -> list[dict[str, Any]]:
@@ -108,7 +120,7 @@ def kernel_records(compiled: Compiled) -> list[dict[str, Any]]:
             "microseconds": round(cost.seconds * 1e6, 3),
             "bound": cost.bound,
         }
-        for kernel, cost in zip(compiled.loop_ir.kernels, compiled.costs, strict=True)
+        for kernel, cost in ((planned.loops, planned.cost) for planned in compiled.plan.kernels)
     ]
 
 
@@ -121,7 +133,7 @@ def summary(compiled: Compiled) -> dict[str, Any]:
         "place": options.place,
         "kernels": kernel_records(compiled),
         "egraph": {"rows": graph.rows, "classes": graph.classes, "saturated": graph.saturated, "seconds": graph.seconds},
-        "search": {"plans": len(compiled.plan.met), "seconds": compiled.seconds["plan"]},
+        "search": {"plans": len(compiled.plan.met), "seconds": compiled.plan.search_seconds},
         "seconds": compiled.seconds,
     }
 
@@ -141,7 +153,7 @@ def explain(compiled: Compiled, verbose: int = 0) -> str:
     graph = compiled.egraph.report
     found = (
         f"e-graph: {graph.rows} rows in {graph.classes} classes, {_end(compiled)} in {graph.seconds:.2f} s; "
-        f"search: {len(compiled.plan.met)} plans in {compiled.seconds['plan']:.2f} s; target {compiled.target}"
+        f"search: {len(compiled.plan.met)} plans in {compiled.plan.search_seconds:.2f} s; target {compiled.target}"
     )
     parts = [kernels, found]
     if verbose:
@@ -165,7 +177,7 @@ def outcome(found: Outcome) -> str:
     parts = [f"Ran on {where}.", table(["output", "type", "first values"], rows)]
     if any(r.error is not None for r in found.outputs):
         checks = [
-            [str(n), f"{r.error:.2e}", f"{r.eager_error:.2e}", f"{r.limit:.2e}", "ok" if r.passed else "FAILS"] for n, r in enumerate(found.outputs)
+            [str(n), *(f"{x:.2e}" for x in (r.error, r.eager_error, r.limit)), "ok" if r.passed else "FAILS"] for n, r in enumerate(found.outputs)
         ]
         parts.append(table(["output", "error against float64", "eager's", "limit", "verdict"], checks))
     if found.times:
@@ -174,28 +186,21 @@ def outcome(found: Outcome) -> str:
     return "\n\n".join(parts)
 
 
-def _sections(texts: Iterable[str]) -> str:
-    return "\n\n".join(text.rstrip("\n") for text in texts)
+def plan_records(compiled: Compiled) -> list[dict[str, Any]]:
+    """The plans that the search looked at, best first."""
+    return [
+        {"kernels": m.kernels, "stored": m.stored, "bytes": m.bytes, "flops": m.flops, "microseconds": round(m.seconds * 1e6, 3)}
+        for m in compiled.plan.met
+    ]
 
 
-def _tile(compiled: Compiled) -> str:
-    from emmy_eq.codegen import tile_ir
-
-    return _sections(map(tile_ir.show, compiled.tile_ir))
-
-
-def _kernel(compiled: Compiled) -> str:
-    from emmy_eq.codegen import kernel_ir
-
-    return _sections(map(kernel_ir.show, compiled.kernel_ir))
-
-
-_VIEWS: dict[str, Callable[[Compiled], str]] = {
-    "torch": lambda compiled: torch_ir.show(compiled.torch_ir),
-    "tensor": lambda compiled: tensor_ir.show(compiled.tensor_ir),
-    "egraph": _egraph,
-    "loop": lambda compiled: loop_ir.show(compiled.loop_ir),
-    "tile": _tile,
-    "kernel": _kernel,
-    "cuda": lambda compiled: _sections(compiled.cuda),
-}
+def plans(compiled: Compiled) -> str:
+    """A line a plan, best first; the chosen plan may merge kernels of the first line into fewer."""
+    rows = [
+        [str(n), str(m.kernels), quantity(m.bytes, "B"), quantity(m.flops), f"{m.seconds * 1e6:.1f}", ", ".join(m.stored) or "nothing"]
+        for n, m in enumerate(compiled.plan.met, 1)
+    ]
+    plan = compiled.plan
+    chosen = f"chosen: {len(plan.kernels)} kernels" if len(plan.kernels) != 1 else "chosen: 1 kernel"
+    met = table(["plan", "kernels", "bytes", "flops", "model us", "stored between kernels"], rows)
+    return f"{met}\n\n{chosen}, {plan.seconds * 1e6:.1f} us modelled on {compiled.target}"
