@@ -94,7 +94,9 @@ def saturate(program: TermProgram, rules: Sequence[Rule], limits: Limits = Limit
 
     start = time.perf_counter()
     encoded = encode.encode(program)
-    body = "\n".join([*(f"(ruleset {p})" for p in Phase), *(r.to_egglog() for r in rules), *encoded.lines])
+    texts = [text for r in rules for text in r.to_egglog(encoded.reals)]
+    lines = "\n".join(encoded.lines)
+    body = "\n".join([*(f"(ruleset {p})" for p in Phase), *encode.applicable(texts, lines), lines])
     run = _Run(bindings().EGraph(), limits, start)
     run.execute(encode.signature(body) + "\n" + body)
     while True:
@@ -107,7 +109,7 @@ def saturate(program: TermProgram, rules: Sequence[Rule], limits: Limits = Limit
         if stopped is not None:
             tables = readback.tabulate(run.graph, encoded, program.axes)
             break
-    report = Report(0, 0, run.rounds, time.perf_counter() - start, stopped, dict(sorted(run.matches.items())))
+    report = Report(0, 0, run.rounds, time.perf_counter() - start, stopped, _fired(run.matches, rules))
     return readback.read(tables, program, encoded, report)
 
 
@@ -136,10 +138,16 @@ class _Run:
                 step = f"(saturate (run {phase}))" if phase is Phase.FUSION else f"(run {phase})"
                 ran, printed = self.execute(f"(run-schedule (saturate (run analysis)) {step}) (print-size)")
                 changed |= ran.report.updated
-                self.matches.update({k: v for k, v in ran.report.num_matches_per_rule.items() if v})
+                for variant, count in ran.report.num_matches_per_rule.items():
+                    self.matches[variant.partition(".")[0]] += count
                 if (limit := _exceeded(self.limits, dict(printed.sizes), self.start)) is not None:
                     return limit
         return None
+
+
+def _fired(matches: Counter[str], rules: Sequence[Rule]) -> dict[str, int]:
+    """How often each rule matched, all its directions and dtypes together; those that never did are left out."""
+    return {r.name: matches[r.name] for r in rules if matches[r.name]}
 
 
 def _exceeded(limits: Limits, sizes: dict[str, int], start: float) -> str | None:

@@ -18,7 +18,7 @@ from itertools import permutations
 from emmy_eq import index as ix
 from emmy_eq import ops
 from emmy_eq.index import Idx
-from emmy_eq.terms import AxisTable, InputBuf, TermProgram, Val, is_pointwise, topological
+from emmy_eq.terms import AxisTable, InputBuf, TermProgram, Val, is_pointwise, to_bits, topological
 
 _DTYPES = tuple(ops.DTYPES)
 REALS = sum(1 << _DTYPES.index(d) for d in ("f32", "f64"))  # the mask of dtypes that real arithmetic is done in
@@ -65,10 +65,28 @@ def _constructors() -> Iterator[tuple[str, str, str, str]]:
         yield constructor(row.name), " ".join(["Val"] * row.arity), free, dtype
 
 
+def applicable(rules: Sequence[str], program: str) -> list[str]:
+    """Those of ``rules`` whose premises can ever be met: each constructor in them occurs in ``program`` or in what such a rule adds."""
+    reach = _heads(program)
+    waiting = {text: text.partition(" ((union root ") for text in rules}
+    while ready := [text for text, (premise, _, _) in waiting.items() if _heads(premise) - _BUILT_IN <= reach]:
+        for text in ready:
+            reach |= _heads(waiting.pop(text)[2])
+    return [text for text in rules if text not in waiting]
+
+
+_BUILT_IN = frozenset({"rule", "=", "!=", "&", "|", "not-i64", "free", "dtype", "empty-axes", "Summand", "Smaller"})
+
+
+def _heads(text: str) -> set[str]:
+    return {word.lstrip("(") for word in text.split() if word.startswith("(")}
+
+
 def _summands(used: Set[str]) -> Iterator[str]:
     """Which values stand under a sum, as it or as factors of it: where a product may be regrouped."""
     yield "(relation Summand (Val i64))"
-    yield '(rule ((= v (Reduce "sum" a k))) ((Summand a k)) :ruleset analysis :name "analysis.summand")'
+    if "Reduce" in used:
+        yield '(rule ((= v (Reduce "sum" a k))) ((Summand a k)) :ruleset analysis :name "analysis.summand")'
     if "Mul" in used:
         yield '(rule ((Summand v k) (= v (Mul a b))) ((Summand a k) (Summand b k)) :ruleset analysis :name "analysis.factor")'
     if "Div" in used:
@@ -84,7 +102,7 @@ def _union(masks: Sequence[str]) -> str:
 
 def signature(text: str) -> str:
     """Declarations and analysis rules for the constructors that ``text`` (rules and program) mentions."""
-    used = {word.lstrip("(") for word in text.split() if word.startswith("(")}
+    used = _heads(text)
     lines = [
         "(sort Val)",
         "(function free (Val) i64 :merge (& old new))",  # what one member does not depend on, none does
@@ -124,6 +142,12 @@ class Encoding:
     names: dict[int, str] = field(default_factory=dict)  # id of a Val -> egglog global
     buffers: dict[str, InputBuf] = field(default_factory=dict)
     indices: dict[str, tuple[Idx, ...]] = field(default_factory=dict)
+    dtypes: set[str] = field(default_factory=set)
+
+    @property
+    def reals(self) -> tuple[str, ...]:
+        """The dtypes in which the program does real arithmetic; f32 in one that does none."""
+        return tuple(d for d in ("f32", "f64") if d in self.dtypes) or ("f32",)
 
 
 def encode(program: TermProgram) -> Encoding:
@@ -132,14 +156,24 @@ def encode(program: TermProgram) -> Encoding:
     empty = sum(a.bit for a in program.axes.axes if a.extent == 0)
     out.lines.append(f"(set (empty-axes) {empty})")
     out.lines += _smaller(program)
+    out.lines += _counts(program)
     roots = [r.val for r in program.results] + [s[1] for s in program.seams] + [v for pair in program.equalities for v in pair]
     for n, v in enumerate(topological(roots)):
         name = out.names[id(v)] = f"$v{n}"
+        out.dtypes.add(v.dtype)
         out.lines.append(f"(let {name} {_term(v, out, program.axes)})")
         out.lines.append(f"(set (free {name}) {v.free}) (set (dtype {name}) {code(v.dtype)})")
     for a, b in program.equalities:
         out.lines.append(f"(union {out.names[id(a)]} {out.names[id(b)]})")
     return out
+
+
+def _counts(program: TermProgram) -> Iterator[str]:
+    """How many points the program's own sums have, so that a mean is known as one."""
+    sums = (v for v in topological([r.val for r in program.results]) if v.op == "reduce" and v.attr[0] == "sum")
+    for mask, dtype in sorted({(v.attr[1], v.dtype) for v in sums if code(v.dtype) & REALS}):
+        bits = to_bits(dtype, program.axes.points(mask))
+        yield f"(union (Count {code(dtype)} {mask}) {literal(dtype, bits)})"
 
 
 def _smaller(program: TermProgram) -> Iterator[str]:

@@ -1,41 +1,68 @@
 """Constant folding: a class whose member has only literals below it gets that literal.
 
-Only operations that IEEE 754 rounds correctly are folded, so that the result has the bits that any machine would give.
+Only where the result is the exact real number, so that folding rounds nothing; what it leaves (a reciprocal of 7) has no axes,
+so a kernel computes it once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
-from emmy_eq import encode, named, terms
+from emmy_eq import encode, named, ops, terms
 from emmy_eq.egraph import ENode
 from emmy_eq.readback import Tables
 from emmy_eq.terms import AxisTable
 
-EXACT_OPS = frozenset({
-    "add", "sub", "mul", "div", "neg", "abs", "reciprocal", "sqrt", "maximum", "minimum",
-    "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor", "not", "where",
-})  # fmt: skip
+_REAL: Mapping[str, Callable[..., Any]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "reciprocal": lambda a: 1 / a,
+    "neg": operator.neg, "abs": abs, "maximum": max, "minimum": min, "cast": lambda a: a,
+}  # fmt: skip
+_CHOICES = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor", "not", "where"})  # round nothing, whatever the operands
 
 
 def foldings(tables: Tables, axes: AxisTable) -> list[str]:
     """egglog unions of constant terms with their literals, where the class has no literal yet; sorted."""
     literals = {cls: node.attr for cls, members in tables.nodes.items() for node in members if node.op == "lit"}
-    open_classes = (item for item in tables.nodes.items() if item[0] not in literals)
-    return sorted({line for cls, members in open_classes for node in members for line in _line(tables, cls, node, literals, axes)})
+    lines = (
+        line
+        for cls, members in tables.nodes.items()
+        if cls not in literals
+        for node in members
+        for line in _line(tables, encode.dtype_of(tables.dtype[cls]), node, literals, axes)
+    )
+    return sorted(set(lines))
 
 
-def _line(tables: Tables, cls: Any, node: ENode, literals: dict[Any, int], axes: AxisTable) -> Iterator[str]:
-    dtype = encode.dtype_of(tables.dtype[cls])
+def _line(tables: Tables, dtype: str, node: ENode, literals: Mapping[Any, int], axes: AxisTable) -> Iterator[str]:
     if node.op == "count":
         bits = terms.to_bits(dtype, axes.points(node.attr))
         yield f"(union (Count {encode.code(dtype)} {node.attr}) {encode.literal(dtype, bits)})"
-    if (node.op not in EXACT_OPS and node.op != "cast") or not all(c in literals for c in node.children):
+    if not (node.op in _REAL or node.op in _CHOICES or node.op == "sqrt") or not all(c in literals for c in node.children):
         return
     dtypes = [encode.dtype_of(tables.dtype[c]) for c in node.children]
-    args = [named.scalar(terms.from_bits(d, literals[c]), d) for d, c in zip(dtypes, node.children, strict=True)]
-    value = named.cast(args[0], dtype) if node.op == "cast" else named.apply(node.op, *args)
+    values = [terms.from_bits(d, literals[c]) for d, c in zip(dtypes, node.children, strict=True)]
+    args = [named.scalar(v, d) for v, d in zip(values, dtypes, strict=True)]
+    result = named.cast(args[0], dtype) if node.op == "cast" else named.apply(node.op, *args)
+    if not _is_exact(node.op, values, result.array[()]):
+        return
     head = f"Cast {encode.code(dtype)}" if node.op == "cast" else encode.constructor(node.op)
     inner = " ".join(encode.literal(d, literals[c]) for d, c in zip(dtypes, node.children, strict=True))
-    yield f"(union ({head} {inner}) {encode.literal(dtype, int.from_bytes(value.array.tobytes(), 'little'))})"
+    yield f"(union ({head} {inner}) {encode.literal(dtype, int.from_bytes(result.array.tobytes(), 'little'))})"
+
+
+def _is_exact(op: str, values: Sequence[Any], result: Any) -> bool:
+    if op in _CHOICES:
+        return True
+    if not all(math.isfinite(v) for v in (*values, result)):
+        return False
+    args, found = [Fraction(float(v)) for v in values], Fraction(float(result))
+    if op == "sqrt":
+        return found * found == args[0]
+    return bool(_REAL[op](*args) == found)
+
+
+assert _REAL.keys() | _CHOICES <= ops.ops().keys() | {"cast"}

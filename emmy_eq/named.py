@@ -6,6 +6,7 @@ An array's dims are named by axes, and operands meet by name, so an operand that
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -133,10 +134,11 @@ def scan(monoid: str, x: NamedArray, over: Extents) -> NamedArray:
 
 
 def twist(name: str, s: NamedArray, v: NamedArray, over: Extents, dtype: str) -> NamedArray:
-    """sum of weight(s, M) * v, with M the key reduction of s; ``dtype`` is that of ``s`` and ``v``."""
+    """sum of weight(s, M) * v, with M the centre of s's key reduction; ``dtype`` is that of ``s`` and ``v``."""
     row = twists()[name]
-    key = reduce(row.key, s, over, dtype)
-    return reduce("sum", row.weight(s, key) * v, over, dtype)
+    count = NamedArray((), np.asarray(math.prod(over.values()), s.array.dtype))
+    centre = row.centre(reduce(row.key, s, over, dtype), count)
+    return reduce("sum", row.weight(s, centre) * v, over, dtype)
 
 
 def position(x: Idx, axes: Extents, indices: Sequence[NamedArray] = ()) -> NamedArray:

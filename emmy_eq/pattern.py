@@ -129,10 +129,10 @@ def _variable(name: str, kind: Kind, premises: _Premises) -> Any:
     return NamePattern(name) if kind in ("monoid", "dtype") else Pattern(name, premises)
 
 
-def to_egglog(rule: Rule) -> str:
+def to_egglog(rule: Rule, dtypes: tuple[str, ...]) -> list[str]:
     """One egglog rule for each direction, and for each dtype that the body's constants may have."""
     texts: list[str] = []
-    for dtype in ("f32", "f64"):
+    for dtype in dtypes:
         premises = _Premises(dtype)
         eq = rule.body(*(_variable(name, kind, premises) for name, kind in rule.args))
         directions = [(eq.lhs, eq.rhs, rule.name), (eq.rhs, eq.lhs, f"{rule.name}.back")]
@@ -142,4 +142,4 @@ def to_egglog(rule: Rule) -> str:
             texts.append(f'(rule ({facts}) ((union root {rhs.text})) :ruleset {rule.phase} :name "{name}{suffix}")')
         if not premises.has_constants:
             break
-    return "\n".join(texts)
+    return texts

@@ -99,11 +99,11 @@ class Rule:
     args: tuple[tuple[str, Kind], ...]
     body: Callable[..., Equation]
 
-    def to_egglog(self) -> str:
-        """The rule in egglog's language."""
+    def to_egglog(self, dtypes: tuple[str, ...] = ("f32", "f64")) -> list[str]:
+        """The rule in egglog's language: one text a direction, and one for each of ``dtypes`` where it has constants of its own."""
         from emmy_eq.pattern import to_egglog
 
-        return to_egglog(self)
+        return to_egglog(self, dtypes)
 
     def __str__(self) -> str:
         from emmy_eq.mathematics import show

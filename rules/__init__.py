@@ -14,6 +14,7 @@ from emmy_eq.rule import Rounding, Rule
 from emmy_eq.rules import casts, order, products, reductions, structure, twists
 
 ACCURACY = {"strict": Rounding.EXACT, "default": Rounding.CONTRACTS, "fast": Rounding.APPROXIMATES}
+WAITING = frozenset({"twist_variance"})  # no kernel family has its fold yet
 
 
 @cache
@@ -25,4 +26,4 @@ def library() -> dict[str, Rule]:
 
 def active(accuracy: str = "default") -> tuple[Rule, ...]:
     """The rules that an accuracy contract admits."""
-    return tuple(r for r in library().values() if r.rounding <= ACCURACY[accuracy])
+    return tuple(r for r in library().values() if r.rounding <= ACCURACY[accuracy] and r.name not in WAITING)

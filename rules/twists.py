@@ -1,4 +1,4 @@
-"""One-pass forms: every row of `emmy_eq.ops.twists` read as a rewrite."""
+"""One-pass forms: every row of `emmy_eq.ops.twists` read as a rewrite, and the spellings that lead to them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,22 @@ from emmy_eq.rule import Equation, Phase, Rounding, Rule, rewrite, rule
 
 def _family(row: ops.Twist) -> Iterator[Rule]:
     @rule(Rounding.REASSOCIATES, Phase.TWIST, f"twist_{row.name}")
-    def weighted(s: Val, v: Val, k: Axes) -> Equation:
-        """A sum weighted against its own key takes one pass over k: the sum is rescaled whenever the key grows."""
-        return rewrite((row.weight(s, s.reduce(row.key, k)) * v).sum(k), s.twist(row.name, v, k))
-
-    @rule(Rounding.REASSOCIATES, Phase.TWIST, f"twist_{row.name}_of_one")
     def unweighted(s: Val, k: Axes) -> Equation:
-        """The sum of the weights alone, likewise."""
-        return rewrite(row.weight(s, s.reduce(row.key, k)).sum(k), s.twist(row.name, s.like(1.0), k))
+        """A sum of weights against their own key takes one pass over k: the sum follows the key as that grows."""
+        s = abs(s) if row.magnitudes else s
+        centre = row.centre(s.reduce(row.key, k), s.count(k))
+        return rewrite(row.weight(s, centre).sum(k), s.twist(row.name, s.like(1.0), k))
 
-    yield weighted
+    @rule(Rounding.REASSOCIATES, Phase.TWIST, f"twist_{row.name}_weighted")
+    def weighted(s: Val, v: Val, k: Axes) -> Equation:
+        """Values weighted so are summed in the same pass."""
+        s = abs(s) if row.magnitudes else s
+        centre = row.centre(s.reduce(row.key, k), s.count(k))
+        return rewrite((row.weight(s, centre) * v).sum(k), s.twist(row.name, v, k))
+
     yield unweighted
+    if row.adjust is None:
+        yield weighted
 
 
 @rule(Rounding.REASSOCIATES, Phase.TWIST)
@@ -33,5 +38,12 @@ def shift_by_finite_maximum(s: Val, k: Axes) -> Equation:
     return rewrite((s - infinite.where(s.like(0.0), top)).exp().sum(k), infinite.where(top.exp(), (s - top).exp().sum(k)))
 
 
+@rule(Rounding.EXACT, Phase.TWIST)
+def square_of_scaled(s: Val, k: Axes) -> Equation:
+    """The square of a value scaled by the greatest magnitude is that of its magnitude, which is its own key."""
+    top = abs(s).max(k)
+    return rewrite((s / top) * (s / top), (abs(s) / top) * (abs(s) / top))
+
+
 def rules() -> tuple[Rule, ...]:
-    return (shift_by_finite_maximum, *(r for row in ops.twists().values() for r in _family(row)))
+    return (shift_by_finite_maximum, square_of_scaled, *(r for row in ops.twists().values() for r in _family(row)))

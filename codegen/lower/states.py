@@ -117,7 +117,7 @@ class Twisted(State):
         return monoids()[self.twist.key]
 
     def identity(self) -> tuple[Lit, ...]:
-        first = literal(self.dtypes[0], self.key.identity(self.dtypes[0]))
+        first = literal(self.dtypes[0], self.twist.nothing(self.dtypes[0]))
         return first, *(literal(d, 0) for d in self.dtypes[1:])
 
     def weight(self, b: Builder, s: Fragment, key: Fragment) -> Fragment:

@@ -112,7 +112,8 @@ class Residue(Val):
 
     def _twist(self, name: str, v: Self, k: AxisSet) -> Self:
         row = ops.twists()[name]
-        return cast(Self, (row.weight(self, self.reduce(row.key, k)) * v).sum(k))
+        centre = row.centre(self.reduce(row.key, k), self.count(k))
+        return cast(Self, (row.weight(self, centre) * v).sum(k))
 
     def cast(self, dtype: Any) -> Self:
         was, to = self.dtype in ops.FLOATS, dtype in ops.FLOATS
