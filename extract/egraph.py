@@ -139,11 +139,10 @@ def _cuts(graph: EGraph) -> Iterator[int]:
         for c, folded in graph.seen_from(d, stop):
             above[c].add((d, folded))
     for c in candidates:
-        readers = {d for d, _ in above[c]}
-        if len(readers) == 1 and (d := readers.pop()) in stop and above[c] == {(d, False)}:
-            if sat.free[c] == sat.free[d] and itemsize(sat.dtype[d]) <= itemsize(sat.dtype[c]):
-                continue
-        yield c
+        (d, folded), *others = above[c] or {(-1, True)}
+        larger = d not in stop or sat.free[c] != sat.free[d] or itemsize(sat.dtype[d]) > itemsize(sat.dtype[c])
+        if others or folded or larger:
+            yield c
 
 
 def _rebuilt(graph: EGraph, c: int) -> bool:

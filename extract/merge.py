@@ -12,7 +12,7 @@ from emmy_eq import index as ix
 from emmy_eq import terms as tm
 from emmy_eq.extract.cost import Cost
 from emmy_eq.extract.nest import Output, Unrealisable
-from emmy_eq.loop_ir import Kernel
+from emmy_eq.loop_ir import Fold, Kernel, Loop, Stmt
 from emmy_eq.terms import Axis, AxisTable, InputBuf, Val
 
 
@@ -26,37 +26,32 @@ class Planned:
     cost: Cost
 
 
-def merge(kernels: Sequence[Planned], make: Callable[[Sequence[Output]], Planned], axes: AxisTable, results: set[str]) -> list[Planned]:
-    """``kernels`` (in launch order) with pairs merged as long as that saves modelled time; ``results`` are buffers to keep."""
-    del results
+Make = Callable[[Sequence[Output]], Planned]  # a kernel with its cost; raises `Unrealisable`
+
+
+def merge(kernels: Sequence[Planned], make: Make, axes: AxisTable) -> list[Planned]:
+    """``kernels`` (in launch order), where the pair that saves most modelled time is merged as long as one saves any."""
     current = list(kernels)
-    tried: set[tuple[str, str]] = set()
-    while (found := _first(current, make, axes, tried)) is not None:
-        first, second, merged = found
+    known: dict[tuple[str, str], Planned | None] = {}
+    while True:
+        best: tuple[float, Planned, Planned, Planned] | None = None
+        for a, b in combinations(current, 2):
+            if _between(a, b, current):
+                continue
+            if (a.name, b.name) not in known:
+                known[a.name, b.name] = _merged(a, b, make, axes)
+            merged = known[a.name, b.name]
+            saved = a.cost.seconds + b.cost.seconds - merged.cost.seconds if merged is not None else 0.0
+            if merged is not None and saved > (best[0] if best is not None else 1e-12):
+                best = saved, a, b, merged
+        if best is None:
+            return current
+        _, first, second, merged = best
         current = _in_order([merged, *(k for k in current if k is not first and k is not second)])
-    return current
 
 
-def _first(
-    kernels: Sequence[Planned], make: Callable[[Sequence[Output]], Planned], axes: AxisTable, tried: set[tuple[str, str]]
-) -> tuple[Planned, Planned, Planned] | None:
-    for a, b in combinations(kernels, 2):
-        if (a.name, b.name) in tried:
-            continue
-        tried.add((a.name, b.name))
-        merged = _merged(a, b, kernels, make, axes)
-        if merged is not None and merged.cost.seconds < (a.cost.seconds + b.cost.seconds) * (1 - 1e-9):
-            tried -= {pair for pair in tried if merged.name in pair}
-            return a, b, merged
-    return None
-
-
-def _merged(
-    a: Planned, b: Planned, kernels: Sequence[Planned], make: Callable[[Sequence[Output]], Planned], axes: AxisTable
-) -> Planned | None:
+def _merged(a: Planned, b: Planned, make: Make, axes: AxisTable) -> Planned | None:
     """One kernel for both, where their nests agree; ``a`` comes first in launch order."""
-    if _between(a, b, kernels):
-        return None
     outputs = list(b.outputs)
     made = {o.buffer: o.val for o in a.outputs}
     if _reads(b) & made.keys():
@@ -70,9 +65,20 @@ def _merged(
     if renamed is None:
         return None
     try:
-        return make([*a.outputs, *renamed])
+        merged = make([*a.outputs, *renamed])
     except Unrealisable:
         return None
+    return merged if _tiles(merged.loops.body) else None
+
+
+def _tiles(body: Sequence[Stmt], loops: int = 0) -> bool:
+    """Whether all folds of a merged kernel stand in one loop: a fold in an inner loop wants tiles of its own."""
+    for stmt in body:
+        if isinstance(stmt, Fold) and (loops > 1 or not _tiles(stmt.observer, loops)):
+            return False
+        if isinstance(stmt, Loop) and not _tiles(stmt.body, loops + 1):
+            return False
+    return True
 
 
 def _reads(k: Planned) -> set[str]:

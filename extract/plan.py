@@ -1,7 +1,8 @@
 """A plan: which values are stored, and the kernel that computes each of them.
 
-`search` climbs from three plans (nothing stored, every cut stored, every contraction stored) by storing or no longer storing
-one value at a time, with kernels cached by what they compute and the cuts that they can see; then it merges kernels.
+`search` starts from three plans (store nothing, every tensor worth it, every contraction of the source program) and climbs from
+the two best by storing one value more or less at a time, with kernels cached by what they compute and the cuts that they
+can see; then it merges kernels.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def search(sat: Saturated, target: Target, place: Place = "auto", seconds: float
         best = finder.climb()
     if best is None:
         raise AssertionError("every value can be stored, so some plan exists")
-    kernels = merge(best, finder.kernel_of, sat.axes, {r.name for r in sat.results}) if place not in ("fuse", "cut") else best
+    kernels = merge(best, finder.kernel_of, sat.axes) if place not in ("fuse", "cut") else best
     met = tuple(sorted(finder.met.values(), key=lambda m: (m.seconds, m.stored)))
     done = tuple(finder.finished(n, k) for n, k in enumerate(kernels))
     return Plan(done, sat.results, sat.inputs, sat.axes, target, met, time.perf_counter() - start)
@@ -258,27 +259,37 @@ class _Search:
     def climb(self) -> list[Planned] | None:
         """Local search; the order of moves is that of class numbers, so the outcome is reproducible."""
         free = [c for c in sorted({*self.graph.cuts, *(r for r in self.sat.roots if self.graph.dear[r])}) if c not in self.pinned]
-        contractions = frozenset(c for c in free if any(o.op in eg.DEAR for o in self.graph.options[c]))
+        tensors = frozenset(c for c in free if c in self.graph.names)
+        contractions = frozenset(c for c in tensors if any(o.op in eg.DEAR for o in self.graph.options[c]))
+        starts = sorted(dict.fromkeys((contractions, tensors, frozenset[int]())), key=lambda s: _seconds(self.evaluate(s)))
         best: list[Planned] | None = None
-        least = float("inf")
-        for start in dict.fromkeys((contractions, frozenset(free), frozenset[int]())):
-            stop, plan = self.improve(start, free)
-            if plan is not None and (total := _seconds(plan)) < least * (1 - 1e-9):
-                best, least = plan, total
+        for start in starts[:2]:
+            plan = self.improve(start, free)
+            if _seconds(plan) < _seconds(best) * (1 - 1e-9):
+                best = plan
         return best
 
-    def improve(self, stop: frozenset[int], free: Sequence[int]) -> tuple[frozenset[int], list[Planned] | None]:
+    def improve(self, stop: frozenset[int], free: Sequence[int]) -> list[Planned] | None:
         best = self.evaluate(stop)
-        least = _seconds(best)
         improved = True
         while improved and time.perf_counter() < self.deadline:
             improved = False
-            for c in free:
-                tried = stop ^ {c}
+            for tried in self.moves(stop, free):
                 plan = self.evaluate(tried)
-                if (total := _seconds(plan)) < least * (1 - 1e-9):
-                    stop, best, least, improved = tried, plan, total, True
-        return stop, best
+                if _seconds(plan) < _seconds(best) * (1 - 1e-9):
+                    stop, best, improved = tried, plan, True
+                    break
+        return best
+
+    def moves(self, stop: frozenset[int], free: Sequence[int]) -> Iterator[frozenset[int]]:
+        """Store one more value, or one less; store a value in place of those that it is computed from point by point."""
+        for c in free:
+            yield stop ^ {c}
+        for c in free:
+            seen = self.graph.seen_from(c, stop)
+            below = {x for x, folded in seen if x in free and not folded and (x, True) not in seen}
+            if c not in stop and below:
+                yield (stop - below) | {c}
 
 
 def _seconds(plan: Sequence[Planned] | None) -> float:
