@@ -203,6 +203,8 @@ class _Lowering:
 
     def source(self, n: int, index: Index, stored: _Read) -> Val:
         """Node ``n`` at ``index``; a computed tensor goes to ``stored``."""
+        if 0 in self.nodes[n].shape:  # no element is ever read, and an index of none need not be in bounds
+            return tm.number(self.nodes[n].dtype, 0)
         n, index = self.through(n, index)
         node = self.nodes[n]
         if isinstance(node, Const):
@@ -232,6 +234,8 @@ class _Lowering:
 
     def gather(self, n: int, index: Index, indices: tuple[Val, ...]) -> Val:
         """Node ``n`` at data-dependent ``index``; a computed operand is always read from its buffer."""
+        if 0 in self.nodes[n].shape:
+            return tm.number(self.nodes[n].dtype, 0)
         n, index = self.through(n, index)
         node = self.nodes[n]
         if isinstance(node, Const):

@@ -162,6 +162,13 @@ def test_an_empty_axis_is_an_axis() -> None:
     assert sorted(extents(tuple(terms.axes.axes))) == [0, 3]
 
 
+def test_reads_of_no_element_need_not_be_in_bounds() -> None:
+    b = Builder()
+    x = b.input("x", (5, 3), "f32")
+    none = b.along(x, 0, ix.var("d0") + 5, 0)  # x[5:]
+    check(program(b, none, b.apply("exp", none), b.reduce("max", none, [0]), b.reduce("prod", b.apply("exp", none), [0, 1])))
+
+
 def chain(layers: int) -> tuple[Builder, Value]:
     """``layers`` of x = tanh(x @ w + max over its own pairwise sums): each has a hidden and a pair axis of its own."""
     b = Builder()
