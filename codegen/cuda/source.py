@@ -36,6 +36,11 @@ def dynamic_shared(kernel: ir.Kernel) -> int:
     return shared_layout(kernel)[1] + _slack(kernel)
 
 
+def entry_point(kernel: ir.Kernel) -> str:
+    """The name of the ``__global__`` function."""
+    return name(kernel.name)
+
+
 def source(kernel: ir.Kernel, target: Target | None = None) -> str:
     """The text.  ``target``: `Unsupported` is raised if it lacks what the kernel needs."""
     missing = lacks(kernel, target) if target is not None else ()
@@ -114,7 +119,7 @@ class _Printer:
         blocks = f", {k.min_blocks}" if k.min_blocks else ""
         params = [f"{'const ' if p.kind == 'input' else ''}{TYPES[p.dtype]}* __restrict__ {name(p.name)}" for p in k.params]
         params += [f"const __grid_constant__ emmy_tensor_map {name(m.name)}" for m in k.maps]
-        head = [f'extern "C" __global__ void __launch_bounds__({k.threads}{blocks}){cluster}', f"{name(k.name)}({', '.join(params)}) {{"]
+        head = [f'extern "C" __global__ void __launch_bounds__({k.threads}{blocks}){cluster}', f"{entry_point(k)}({', '.join(params)}) {{"]
         self.builtins()
         self.shared()
         self.body(k.body, self.depth)
