@@ -15,6 +15,7 @@ from emmy_eq.errors import VerifyError
 from emmy_eq.loop_ir.grammar import Axis, Carry, Fold, Kernel, Let, Load, Loop, Program, Stmt, Store
 from emmy_eq.named import NamedArray
 from emmy_eq.ops import monoids, twists
+from emmy_eq.tensor_ir.interpret import dtype_of
 from emmy_eq.terms import from_bits
 
 Array = np.ndarray[Any, Any]
@@ -44,8 +45,8 @@ class _Machine:
         for b in kernel.inputs:
             if b.name not in memory:
                 raise VerifyError("Loop", f"kernel {kernel.name}", f"no value is given for {b.name}")
-            self.memory[b.name] = np.asarray(memory[b.name]).astype(named.storage(b.dtype, float64), copy=False).reshape(b.shape)
-        self.written = {b.name: np.zeros(b.shape, named.storage(b.dtype, float64)) for b in kernel.outputs}
+            self.memory[b.name] = np.asarray(memory[b.name]).astype(dtype_of(b.dtype, float64), copy=False).reshape(b.shape)
+        self.written = {b.name: np.zeros(b.shape, dtype_of(b.dtype, float64)) for b in kernel.outputs}
 
     def run(self) -> dict[str, Array]:
         self.block(self.kernel.body, {}, {})
