@@ -48,7 +48,7 @@ class Limits:
     """When to stop short of saturation; ``seconds`` is a last resort, since it makes the result depend on the machine."""
 
     rounds: int = 40
-    rows: int = 200_000
+    rows: int = 50_000
     seconds: float = 60.0
     megabytes: int = 8_000
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from emmy_eq import encode, ops
+from emmy_eq import encode, ops, terms
 from emmy_eq import index as ix
 from emmy_eq.egraph import ENode, Report, Saturated, Seam
 from emmy_eq.errors import EmmyError
@@ -39,13 +39,13 @@ class Tables:
 
 def read(tables: Tables, program: TermProgram, encoded: encode.Encoding, report: Report) -> Saturated:
     """The classes that the program's results and seams reach; raises `Inconsistent`."""
-    digest, order = _digests(tables.nodes)
+    digest, order = _digests(tables.nodes, tables.dtype)
     for cls in order:
         _check(cls, tables, digest)
     roots = [tables.named[encoded.names[id(r.val)]] for r in program.results]
     seams = [(name, tables.named[encoded.names[id(v)]], axes) for name, v, axes in program.seams]
     members = {
-        cls: [n for _, n in sorted({_node_digest(n, digest): n for n in nodes if n.op != "count"}.items())]
+        cls: [n for _, n in sorted({_node_digest(n, tables.dtype[cls], digest): n for n in nodes if n.op != "count"}.items())]
         for cls, nodes in tables.nodes.items()
     }
     number = _number([*roots, *(c for _, c, _ in seams)], members)
@@ -136,7 +136,7 @@ def by_depth(nodes: Mapping[Any, Sequence[ENode]]) -> Iterator[list[tuple[Any, E
                 layer.append((user, node))
 
 
-def _digests(nodes: Mapping[Any, Sequence[ENode]]) -> tuple[dict[Any, bytes], list[Any]]:
+def _digests(nodes: Mapping[Any, Sequence[ENode]], dtype: Mapping[Any, int]) -> tuple[dict[Any, bytes], list[Any]]:
     """The digest of every class, and the classes with children first."""
     digest: dict[Any, bytes] = {}
     order: list[Any] = []
@@ -144,15 +144,16 @@ def _digests(nodes: Mapping[Any, Sequence[ENode]]) -> tuple[dict[Any, bytes], li
         found: dict[Any, bytes] = {}
         for cls, node in layer:
             if cls not in digest:
-                key = _node_digest(node, digest)
+                key = _node_digest(node, dtype[cls], digest)
                 found[cls] = min(key, found.get(cls, key))
         digest |= found
         order += sorted(found, key=digest.__getitem__)
     return digest, order
 
 
-def _node_digest(node: ENode, digest: Mapping[Any, bytes]) -> bytes:
-    head = f"{node.op} {_attr(node)}".encode()
+def _node_digest(node: ENode, bits: int, digest: Mapping[Any, bytes]) -> bytes:
+    """``bits``: the dtype of its class, which a literal and a cast do not name themselves."""
+    head = f"{node.op} {bits} {_attr(node)}".encode()
     return hashlib.blake2b(b"".join([head, *(digest[c] for c in node.children)]), digest_size=12).digest()
 
 
@@ -187,13 +188,20 @@ def _check(cls: Any, tables: Tables, digest: Mapping[Any, bytes]) -> None:
         return
     why = "two constants" if bits & (bits - 1) == 0 else f"dtypes {' and '.join(d for d in ops.DTYPES if bits & encode.code(d))}"
     first, *rest = constants if bits & (bits - 1) == 0 else members
-    raise Inconsistent(why, _show(first, tables, digest, 4), _show(rest[-1], tables, digest, 4))
+    raise Inconsistent(why, _show(first, bits, tables, digest, 4), _show(rest[-1], bits, tables, digest, 4))
 
 
-def _show(node: ENode, tables: Tables, digest: Mapping[Any, bytes], depth: int) -> str:
-    """``node`` as a term, by the shallowest member of each child class; below ``depth`` an ellipsis."""
+def _show(node: ENode, bits: int, tables: Tables, digest: Mapping[Any, bytes], depth: int) -> str:
+    """``node``, of a class with dtypes ``bits``, as a term: by the shallowest member of each child; below ``depth`` an ellipsis."""
     if depth == 0:
         return "..."
-    shallow = [next(n for n in tables.nodes[c] if _node_digest(n, digest) == digest[c]) for c in node.children]
+    if node.op == "lit" and bits & (bits - 1) == 0:
+        dtype = encode.dtype_of(bits)
+        return f"{dtype}({terms.from_bits(dtype, node.attr)})"
+    children = []
+    for c in node.children:
+        below = tables.dtype[c]
+        shallow = next(n for n in tables.nodes[c] if _node_digest(n, below, digest) == digest[c])
+        children.append(_show(shallow, below, tables, digest, depth - 1))
     attr = "" if node.attr is None else f"[{_attr(node)}]"
-    return f"{node.op}{attr}({', '.join(_show(n, tables, digest, depth - 1) for n in shallow)})"
+    return f"{node.op}{attr}({', '.join(children)})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from emmy_eq.algebra import Axes, Val
-from emmy_eq.rule import Equation, Monoid, Phase, Rounding, Rule, rewrite, rule
+from emmy_eq.rule import Equation, Monoid, Phase, Rounding, Rule, equal, rewrite, rule
 
 
 @rule(Rounding.EXACT, Phase.NORMALIZE)
@@ -71,9 +71,9 @@ def divide_after_sum(a: Val, b: Val, k: Axes) -> Equation:
 
 
 @rule(Rounding.REASSOCIATES)
-def negate_after_sum(a: Val, k: Axes) -> Equation:
-    """A sign leaves a sum."""
-    return rewrite((-a).sum(k), -(a.sum(k)))
+def sign_of_sum(a: Val, k: Axes) -> Equation:
+    """A sign stands inside or outside of a sum."""
+    return equal((-a).sum(k), -(a.sum(k)))
 
 
 @rule(Rounding.REASSOCIATES)
@@ -91,5 +91,5 @@ def split_low_rank(x: Val, a: Val, b: Val, k: Axes, j: Axes) -> Equation:
 def rules() -> tuple[Rule, ...]:
     return (
         reduce_over_nothing, *_merge(), *_repeat(), sum_of_repeated, factor_out_of_sum, regroup_sum, factor_into_sum,
-        divide_after_sum, negate_after_sum, add_sums, split_low_rank,
+        divide_after_sum, sign_of_sum, add_sums, split_low_rank,
     )  # fmt: skip

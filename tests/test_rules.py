@@ -101,7 +101,7 @@ def test_wrong_rule_is_refuted_with_a_counterexample(wrong: Rule) -> None:
     verdict = check_rule(wrong, 50)
     assert not verdict.holds
     assert verdict.counterexample is not None
-    assert verdict.counterexample.show(wrong)
+    assert all(name in str(verdict.counterexample) for name, _ in wrong.args)
 
 
 @rule(Rounding.REASSOCIATES)

@@ -57,7 +57,7 @@ def residues(rule: Rule, draw: Draw) -> Equation:
     """The rule's body over random residues."""
     space = Space.full(draw.extents, draw.key)
     args: list[Any] = []
-    for (name, kind), arg in zip(rule.args, draw.args, strict=True):
+    for (_, kind), (name, arg) in zip(rule.args, draw.args, strict=True):
         if kind == "axes":
             args.append(AxisSet(int(arg), draw.extents))
         else:

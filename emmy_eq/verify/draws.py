@@ -22,19 +22,18 @@ class Draw:
     """``extents`` of the axes, one entry of ``args`` for every argument of the rule; ``key`` seeds the values."""
 
     extents: tuple[int, ...]
-    args: tuple[Arg, ...]
+    args: tuple[tuple[str, Arg], ...]
     dtype: str  # of the Val arguments
     key: int
 
-    def show(self, rule: Rule) -> str:
-        """One line: the extents, and what each argument was."""
+    def __str__(self) -> str:
         axes = ", ".join(f"a{n}: {e}" for n, e in enumerate(self.extents))
-        args = (f"{name} = {x}" if isinstance(x, str) else f"{name}{_axes(x)}" for (name, _), x in zip(rule.args, self.args, strict=True))
-        return f"axes {{{axes}}}, {self.dtype}, key {self.key}: {', '.join(args)}"
+        args = (f"{name} = {x}" if isinstance(x, str) else f"{name}({_axes(x)})" for name, x in self.args)
+        return f"{', '.join(args)} of {self.dtype} over {axes}; key {self.key}"
 
 
 def _axes(mask: int) -> str:
-    return "(" + ", ".join(f"a{n}" for n in range(mask.bit_length()) if mask >> n & 1) + ")"
+    return ", ".join(f"a{n}" for n in range(mask.bit_length()) if mask >> n & 1)
 
 
 def draws(rule: Rule, seed: int, axes: int = 4, extent: int = 4) -> Iterator[Draw]:
@@ -42,7 +41,7 @@ def draws(rule: Rule, seed: int, axes: int = 4, extent: int = 4) -> Iterator[Dra
     rng = random.Random(f"{rule.name} {seed}")
     while True:
         extents = tuple(rng.randint(1, extent) for _ in range(axes))
-        args = tuple(rng.choice(_CHOICES[kind]) if kind in _CHOICES else _mask(kind, axes, rng) for _, kind in rule.args)
+        args = tuple((name, rng.choice(_CHOICES[kind]) if kind in _CHOICES else _mask(kind, axes, rng)) for name, kind in rule.args)
         yield Draw(extents, args, rng.choice(_DTYPES), rng.getrandbits(32))
 
 

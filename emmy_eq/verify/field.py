@@ -100,7 +100,9 @@ class Residue(Val):
         combine = ops.monoids()[monoid].combine
         spread = [self.space.spread(p, 1 << axis) for p in self.parts]
         if monoid == "sum":
-            spread = [p * self.space.weights(axis).astype(p.dtype) for p in spread]
+            spread = [x * self.space.weights(axis).astype(x.dtype) for x in spread]
+            if self.dtype in ops.FLOATS:
+                spread = [x % p for x, p in zip(spread, PRIMES, strict=False)]
         count = len(self.space.samples[axis])
         each = (self._make(tuple(np.take(p, [n], axis=1 + axis) for p in spread), self.dtype, 0) for n in range(count))
         return [step.parts for step in accumulate(each, lambda a, b: a._op(combine, b))]

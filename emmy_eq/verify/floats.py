@@ -93,7 +93,7 @@ def sides(rule: Rule, draw: Draw, exact: bool, special: bool) -> Equation:
     """The rule's body over random named arrays."""
     rng = np.random.default_rng([draw.key, special])
     args: list[Any] = []
-    for (_, kind), arg in zip(rule.args, draw.args, strict=True):
+    for (_, kind), (_, arg) in zip(rule.args, draw.args, strict=True):
         if kind == "axes":
             args.append(AxisSet(int(arg), draw.extents))
         elif isinstance(arg, str):
