@@ -152,6 +152,7 @@ def last_block_sum(n: int = 3000) -> Sample:
         ir.Barrier(),
         ir.Load(("before",), "i32", "shared", "arrived", const(0)),
         ir.If((ir.Cmp(var("before"), "==", const(blocks - 1)), *zero), (
+            ir.Fence("device"),
             ir.Declare("sum", "f32", ZERO),
             ir.For("b", const(0), const(blocks), 1, (
                 ir.Load(("p",), "f32", "global", "partial", var("b"), cache="cg"),

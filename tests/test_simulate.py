@@ -53,7 +53,8 @@ def nth(kernel: ir.Kernel, kind: type, which: int = 0) -> ir.Stmt:
         (ks.staged_matmul(64, 64, 64), ir.Barrier, 0, "race"),  # before a stage is read
         (ks.staged_matmul(64, 64, 64), ir.Barrier, 1, "race"),  # before a stage is filled again
         (ks.staged_matmul(64, 64, 64), ir.CpAsyncWait, 0, "race"),
-        (ks.last_block_sum(), ir.Fence, 0, "race"),
+        (ks.last_block_sum(), ir.Fence, 0, "race"),  # of the blocks that leave a partial sum
+        (ks.last_block_sum(), ir.Fence, 1, "race"),  # of the block that reads them
         (ks.last_block_sum(), ir.Barrier, 1, "race"),  # the flag in shared memory
         (ks.mma_matmul(), ir.Barrier, 0, "race"),
         (ks.wgmma_matmul(), ir.MbarExpect, 0, "deadlock"),

@@ -2,7 +2,8 @@
 
 A warp's *time* counts its synchronizations.  ``known[b, w, v] = t`` says that in block b all that warp v did up to its time
 t is ordered before what warp w does next.  Lanes of one warp are ordered by `WarpSync` and barriers alone.  Two more columns
-stand for the copy engine (writes of TMA boxes) and for other blocks (1 after an atomic: what they released is visible).
+stand for the copy engine (writes of TMA boxes) and for other blocks (1 after an atomic, 2 after a fence that follows it: what
+they released is visible then).
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class Clocks:
         self.lane_fenced[b, 32 * w + lane] = self.time[b, w]
         b, w = np.nonzero(some)
         self.fenced[b, w] = np.maximum(self.fenced[b, w], self.known[b, w])
+        self.known[b, w, self.outside] = 2 * (self.known[b, w, self.outside] > 0)
         self.time[b, w] += 1
         b, w = np.nonzero(full)
         self.fenced[b, w, w] = self.time[b, w] - 1

@@ -115,7 +115,8 @@ class Memory:
             here = self.writer_block[a] == lanes.grid[b]
             block, thread = np.maximum(self.writer_block[a], 0), np.clip(writer, 0, lanes.threads - 1)
             visible = self.atomic[a] | (time <= np.maximum(outside.released[block, source], outside.by_lane[block, thread]))
-            ordered = np.where(here, ordered, visible & (clocks.known[b, w, clocks.outside] > 0))
+            # Another block's atomic is seen by an atomic; its plain stores need a fence after that too (PTX ISA, memory model).
+            ordered = np.where(here, ordered, visible & (clocks.known[b, w, clocks.outside] >= np.where(self.atomic[a], 1, 2)))
         if atomic:
             ordered |= self.atomic[a]
         bad = (writer >= 0) & ~ordered

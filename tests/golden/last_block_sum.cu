@@ -46,6 +46,7 @@ last_block_sum(const float* __restrict__ x, float* __restrict__ o, float* __rest
   __syncthreads();
   const int before = arrived[0];
   if ((before == 5) && (tid == 0)) {
+    __threadfence();
     float sum = 0.0f;
     #pragma unroll 1
     for (int b = 0; b < 6; ++b) {
