@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from emmy_eq.algebra import Axes, Val
-from emmy_eq.rule import Equation, Monoid, Phase, Rounding, Rule, equal, rewrite, rule
+from emmy_eq.rule import Bool, Equation, Monoid, Phase, Rounding, Rule, equal, rewrite, rule
 
 
 @rule(Rounding.EXACT, Phase.NORMALIZE)
@@ -20,6 +20,17 @@ def _merge() -> Iterator[Rule]:
         @rule(Rounding.REASSOCIATES, name=f"merge_{monoid}")
         def merge(v: Val, k: Axes, j: Axes, monoid: str = monoid) -> Equation:
             """Nested reductions are one over both axis sets."""
+            return rewrite(v.reduce(monoid, k).reduce(monoid, j), v.reduce(monoid, k | j), when=k.disjoint(j))
+
+        yield merge
+
+
+def _merge_bools() -> Iterator[Rule]:
+    for monoid in ("any", "all"):
+
+        @rule(Rounding.EXACT, name=f"merge_{monoid}")
+        def merge(v: Bool, k: Axes, j: Axes, monoid: str = monoid) -> Equation:
+            """Nested tests are one over both axis sets."""
             return rewrite(v.reduce(monoid, k).reduce(monoid, j), v.reduce(monoid, k | j), when=k.disjoint(j))
 
         yield merge
@@ -90,6 +101,6 @@ def split_low_rank(x: Val, a: Val, b: Val, k: Axes, j: Axes) -> Equation:
 
 def rules() -> tuple[Rule, ...]:
     return (
-        reduce_over_nothing, *_merge(), *_repeat(), sum_of_repeated, factor_out_of_sum, regroup_sum, factor_into_sum,
+        reduce_over_nothing, *_merge(), *_merge_bools(), *_repeat(), sum_of_repeated, factor_out_of_sum, regroup_sum, factor_into_sum,
         divide_after_sum, sign_of_sum, add_sums, split_low_rank,
     )  # fmt: skip
