@@ -77,6 +77,7 @@ class _Lowering:
         self.table = axes.table
         self.dims = axes.dims
         self.extents = axes.table.extents()
+        self.simple: dict[Idx, Idx] = {}
         self.stored: dict[int, Stored] = {}
         self.cones = _cones(program)
         self.lowered: dict[tuple[int, Index], Val] = {}
@@ -115,10 +116,10 @@ class _Lowering:
         return self.simplify(x)
 
     def simplify(self, x: Idx) -> Idx:
-        if x.op in ("var", "const"):
-            return x
-        unknown = {name: UNBOUNDED for name in ix.variables(x) if name not in self.extents}
-        return ix.simplify(x, self.extents | unknown if unknown else self.extents)
+        if x not in self.simple:
+            unknown = {name: UNBOUNDED for name in ix.variables(x) if name not in self.extents}
+            self.simple[x] = ix.simplify(x, self.extents | unknown)
+        return self.simple[x]
 
     def result(self, output: Output, k: int) -> Result:
         n = output.node

@@ -108,7 +108,7 @@ def test_twelve_llama_blocks_need_no_sharing() -> None:
 def test_sixteen_llama_blocks_fit_by_sharing() -> None:
     terms = to_terms(llama(16, 16, 2, 1, 24, 4))
     tm.verify(terms)
-    assert len(terms.axes.axes) < 40  # four a block and six in common would be 70
+    assert len(terms.axes.axes) <= 16  # four a block and six in common would be 70; those of distant blocks never meet
 
 
 def t(*shape: int) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from emmy_eq.axes.atoms import Atoms
@@ -10,7 +11,7 @@ from emmy_eq.tensor_ir import Const, Input, Iota, Program, Reduce, Scan, argumen
 
 
 def share(program: Program, atoms: Atoms, order: Sequence[int], limit: int) -> list[int]:
-    """An id for each axis of ``order``.  Past ``limit``, axes share one unless they meet within some reductions of one another.
+    """An id for each axis of ``order``.  Past ``limit``, axes of one extent share one unless they meet.
 
     Sharing is sound as long as no tensor holds an axis twice (reach 0); the wider reach keeps axes apart in whatever may
     become one kernel, where a name that is both bound and free would stand in the way of rewrites.
@@ -25,17 +26,20 @@ def share(program: Program, atoms: Atoms, order: Sequence[int], limit: int) -> l
 
 
 def _meetings(program: Program, atoms: Atoms, reach: int) -> dict[int, set[int]]:
-    """For each axis, those that it must stay apart from."""
-    near: list[list[frozenset[int]]] = []  # near[node][k]: axes of the node and of what it is computed from, across k reductions
+    """For each axis, those that it must stay apart from: the axes of all that some node is computed from within ``reach`` steps.
+
+    A step is a value that is likely to be stored: a reduction, or one with several readers (such as the residual stream).
+    """
+    readers = Counter(arg for node in program.nodes for arg in set(arguments(node)))
+    near: list[list[frozenset[int]]] = []  # near[node][k]: within k steps
     meets: dict[int, set[int]] = {}
     for n, node in enumerate(program.nodes):
-        source = isinstance(node, Input | Const | Iota)
-        own = frozenset() if source else frozenset(atoms.tensor(n))
+        own = frozenset() if isinstance(node, Input | Const | Iota) else frozenset(atoms.tensor(n))
         if isinstance(node, Reduce | Scan):
-            own |= frozenset(atoms.tensor(arguments(node)[0]))
+            own |= frozenset(atoms.tensor(node.arg))
         levels = [own] * (reach + 1)
-        for arg in arguments(node):
-            step = int(isinstance(program.nodes[arg], Reduce | Scan))
+        for arg in set(arguments(node)):
+            step = int(isinstance(program.nodes[arg], Reduce | Scan) or readers[arg] > 1)
             for k in range(step, reach + 1):
                 levels[k] |= near[arg][k - step]
         near.append(levels)
