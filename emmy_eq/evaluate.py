@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 def run(program: TermProgram, inputs: Mapping[str, Array], float64: bool = False) -> list[Array]:
     """The results, each of its tensor shape; inputs by name.  ``float64`` computes all floats in f64 (the oracle)."""
     values = evaluate([r.val for r in program.results], program.axes, inputs, float64)
-    return [v.over({a.name: a.extent for a in r.axes}).reshape(r.shape) for v, r in zip(values, program.results, strict=True)]
+    return [np.array(v.over({a.name: a.extent for a in r.axes})).reshape(r.shape) for v, r in zip(values, program.results, strict=True)]
 
 
 def evaluate(
