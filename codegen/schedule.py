@@ -1,7 +1,8 @@
 """A schedule row: how each axis of a kernel is divided over blocks, serial steps, threads, registers and vector lanes.
 
-    WORK=t256 TILE=i0:r2.t16.v4,i1:r2.t16.v4 REDUCE=i2:s.r16 STAGE=2:shared RASTER=row
+    WORK=t256.b2 TILE=i0:r2.t16.v4,i1:r2.t16.v4 REDUCE=i2:s.r16 STAGE=2:shared RASTER=row
 
+``WORK`` is the threads of a block, and the blocks for which an SM must have registers.
 ``TILE`` splits the axes of the outer loops, ``REDUCE`` the axes that folds bind (and inner loops over them).  The parts
 of a split are written outermost to innermost, and an element's coordinate is
 
@@ -77,6 +78,7 @@ class Schedule:
     reduce: tuple[tuple[str, Split], ...] = ()
     stage: Stage = Stage()
     raster: str = "row"  # order of blocks: row (last TILE axis fastest), or gN: N rows of blocks walked together
+    resident: int = 0  # blocks that an SM must have registers for; 0: as many as the compiler leaves room for
 
     def __str__(self) -> str:
         return show(self)
@@ -91,7 +93,7 @@ class Schedule:
 
 def show(row: Schedule) -> str:
     """The one canonical spelling."""
-    items = [f"WORK=t{row.threads}"]
+    items = [f"WORK=t{row.threads}{f'.b{row.resident}' if row.resident else ''}"]
     for key, axes in (("TILE", row.tile), ("REDUCE", row.reduce)):
         if axes:
             items.append(f"{key}={','.join(f'{name}:{split}' for name, split in axes)}")
@@ -110,15 +112,17 @@ def parse(text: str) -> Schedule:
         if key in fields:
             raise InvalidInput(f"schedule item {item!r}", f"{key} is given twice")
         fields[key] = value
-    work = re.fullmatch(r"t(\d+)", fields.get("WORK", ""))
+    work = re.fullmatch(r"t(\d+)(?:\.b([1-9]\d*))?", fields.get("WORK", ""))
     if work is None:
-        raise InvalidInput(f"WORK={fields.get('WORK', '')}", f"it is t and a number of threads, a power of two up to {MAX_THREADS}, such as WORK=t256")
+        what = f"it is t and a number of threads, a power of two from 32 to {MAX_THREADS}, and perhaps b and the blocks an SM must hold: t256, t256.b2"
+        raise InvalidInput(f"WORK={fields.get('WORK', '')}", what)
     row = Schedule(
         threads=int(work[1]),
         tile=tuple(_axes(fields.get("TILE", ""))),
         reduce=tuple(_axes(fields.get("REDUCE", ""))),
         stage=_stage(fields["STAGE"]) if "STAGE" in fields else Stage(),
         raster=fields.get("RASTER", "row"),
+        resident=int(work[2] or 0),
     )
     check(row)
     return row
@@ -160,8 +164,10 @@ def _power_of_two(n: int) -> bool:
 
 def check(row: Schedule) -> None:
     """Raise `InvalidInput` where ``row`` contradicts itself, whatever the kernel."""
-    if not _power_of_two(row.threads) or row.threads > MAX_THREADS:
-        raise InvalidInput(f"WORK=t{row.threads}", f"threads are a power of two up to {MAX_THREADS}")
+    if not _power_of_two(row.threads) or not 32 <= row.threads <= MAX_THREADS:
+        raise InvalidInput(f"WORK=t{row.threads}", f"threads are a power of two from 32 to {MAX_THREADS}")
+    if row.threads * row.resident > 2048:
+        raise InvalidInput(f"WORK=t{row.threads}.b{row.resident}", "an SM holds 2048 threads")
     names = [name for name, _ in (*row.tile, *row.reduce)]
     for name in names:
         if names.count(name) > 1:

@@ -6,8 +6,8 @@ is the same for all.  A new family is one module and one entry in `families`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from emmy_eq import loop_ir
 from emmy_eq.codegen import tile_ir
@@ -46,12 +46,19 @@ def schedules(kernel: loop_ir.Kernel, target: Target) -> list[Schedule]:
     out: list[Schedule] = []
     for family in families().values():
         if family.matches(facts):
-            out += [row for row in family.rows(facts, target) if row not in out and _legal(kernel, row)]
+            rows = (normal(row, facts.extents) for row in family.rows(facts, target))
+            out += [row for row in dict.fromkeys(rows) if row not in out and _legal(kernel, row)]
     while not _lowers(kernel, out[0], target):
         out.pop(0)
         if not out:
             raise Unsupported("kernel", f"no schedule lowers {kernel.name}")
     return out
+
+
+def normal(row: Schedule, extents: Mapping[str, int]) -> Schedule:
+    """``row`` with one step where one is enough, so that equal rows are spelled alike."""
+    reduce = tuple((name, replace(s, steps=1) if s.blocks * s.tile >= extents[name] else s) for name, s in row.reduce)
+    return replace(row, reduce=reduce)
 
 
 def _legal(kernel: loop_ir.Kernel, row: Schedule) -> bool:

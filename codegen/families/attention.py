@@ -11,6 +11,10 @@ from emmy_eq.codegen.tile_ir import Fold, walk
 from emmy_eq.extract.targets import Target
 
 
+# (threads along an axis, vector, registers of rows, elements of the inner fold a step; 0: all at once)
+SHAPES = ((16, 4, 2, 0), (16, 4, 1, 0), (16, 4, 2, 32), (16, 4, 1, 32), (16, 2, 1, 0), (16, 2, 1, 16), (8, 2, 1, 16))
+
+
 @dataclass(frozen=True, slots=True)
 class Chain:
     """Rows i, columns d of the result; j, the outer fold's axis; and the inner folds' axes."""
@@ -60,16 +64,17 @@ def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
     assert c is not None
     width = ceil_power(facts.extents[c.d])
     height = facts.extents[c.i] if c.i is not None else 1
-    for t, v, depth in ((16, 4, 0), (16, 4, 32), (16, 2, 0), (16, 2, 16), (8, 2, 16)):
+    for t, v, r, depth in SHAPES:
+        if r > 1 and height < r * t * v:
+            continue
         lanes = min(t, ceil_power(-(-height // v)))
-        ti = Split(threads=lanes, vector=min(v, ceil_power(height)))
+        ti = Split(regs=r, threads=lanes, vector=min(v, ceil_power(height)))
         td = Split(regs=max(1, width // (t * v)), threads=t, vector=max(1, min(v, width // t)))
         tile = (*(((c.i, ti),) if c.i is not None and ti.tile > 1 else ()), (c.d, td))
-        tj = Split(steps=0, threads=t, vector=v)
         folds = []
         for a in facts.axes.folded:
             if a.name == c.j:
-                folds.append((a.name, tj))
+                folds.append((a.name, Split(steps=0, threads=t, vector=v)))
             elif depth == 0:
                 folds.append((a.name, Split(regs=a.extent)))
             else:

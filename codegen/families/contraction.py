@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from emmy_eq.codegen.families.facts import Facts, ceil_power, floor_power, vector
+from emmy_eq.codegen.families.facts import Facts, ceil_power, exact, floor_power, vector
 from emmy_eq.codegen.schedule import Schedule, Split, Stage
 from emmy_eq.codegen.tile_ir import Fold, is_product
 from emmy_eq.extract.targets import Target
 
+TRIED = 8  # tiles proposed
 FEW_ROWS = 8  # rows of one operand up to which the other is read straight from memory, once
 
 
@@ -26,8 +27,8 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block's tile: splits of m and n, elements of k a step; ``rate`` is the part of the fma peak that it reaches when the machine
-    is full (from the ratio of shared-memory reads to fma, and the threads that hide latency)."""
+    """A block's tile: splits of m and n, elements of k a step; ``rate`` is the part of the fma peak that a full SM reaches with it
+    (measured on H200; smaller tiles read shared memory more often)."""
 
     m: Split
     n: Split
@@ -36,19 +37,27 @@ class Block:
 
     @property
     def threads(self) -> int:
-        return self.m.threads * self.n.threads
+        return max(32, self.m.threads * self.n.threads)
+
+    @property
+    def sums(self) -> int:
+        """Accumulators of a thread."""
+        return self.m.regs * self.m.vector * self.n.regs * self.n.vector
 
 
 BLOCKS = (
-    Block(Split(regs=2, threads=16, vector=4), Split(regs=2, threads=16, vector=4), 16, 1.0),  # 128 x 128
-    Block(Split(regs=2, threads=16, vector=4), Split(threads=16, vector=4), 16, 0.85),  # 128 x 64
-    Block(Split(threads=16, vector=4), Split(regs=2, threads=16, vector=4), 16, 0.85),  # 64 x 128
-    Block(Split(threads=16, vector=4), Split(threads=16, vector=4), 16, 0.7),  # 64 x 64
-    Block(Split(threads=8, vector=4), Split(threads=16, vector=4), 16, 0.6),  # 32 x 64
-    Block(Split(threads=8, vector=4), Split(threads=8, vector=4), 32, 0.45),  # 32 x 32
-    Block(Split(threads=8, vector=2), Split(threads=16, vector=4), 32, 0.4),  # 16 x 64
-    Block(Split(threads=8, vector=2), Split(threads=8, vector=2), 32, 0.25),  # 16 x 16
+    Block(Split(regs=2, threads=16, vector=4), Split(regs=2, threads=16, vector=4), 16, 0.68),  # 128 x 128
+    Block(Split(regs=2, threads=16, vector=4), Split(threads=16, vector=4), 16, 0.62),  # 128 x 64
+    Block(Split(threads=16, vector=4), Split(regs=2, threads=16, vector=4), 16, 0.62),  # 64 x 128
+    Block(Split(threads=16, vector=4), Split(threads=16, vector=4), 16, 0.5),  # 64 x 64
+    Block(Split(threads=8, vector=4), Split(threads=16, vector=4), 16, 0.45),  # 32 x 64
+    Block(Split(threads=8, vector=4), Split(threads=8, vector=4), 32, 0.4),  # 32 x 32
+    Block(Split(threads=8, vector=2), Split(threads=16, vector=4), 32, 0.35),  # 16 x 64
+    Block(Split(threads=8, vector=2), Split(threads=8, vector=2), 32, 0.2),  # 16 x 16
 )
+FULL_WARPS = 16  # warps of an SM that hide the latency of shared memory and fma
+JOIN_SECONDS = 2e-6  # the second stage of a fold split over blocks
+SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
 
 
 def product(facts: Facts) -> Product | None:
@@ -91,8 +100,15 @@ def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
         yield from _few_rows(facts, target, p)
     if p.m is None:
         return
-    for block in sorted(BLOCKS, key=lambda b: _seconds(facts, target, p, b)):
-        yield from _tiled(facts, target, p, block)
+    choices = [(block, split) for block in BLOCKS for split in SPLITS if _divides(facts, p, block, split)]
+    for block, split in sorted(choices, key=lambda c: _seconds(facts, target, p, *c))[:TRIED]:
+        yield _tiled(facts, target, p, block, split, 2)
+        yield _tiled(facts, target, p, block, split, 1)
+
+
+def _divides(facts: Facts, p: Product, block: Block, split: int) -> bool:
+    """Only a kernel's one fold is split, into parts of at least 8 steps."""
+    return split == 1 or (len(facts.folds) == 1 and facts.extents[p.k] // block.k >= 8 * split)
 
 
 def _tiles(facts: Facts, p: Product, block: Block) -> int:
@@ -102,42 +118,34 @@ def _tiles(facts: Facts, p: Product, block: Block) -> int:
     return total // covered * -(-facts.extents[p.m] // block.m.tile) * -(-facts.extents[p.n] // block.n.tile)
 
 
-def _seconds(facts: Facts, target: Target, p: Product, block: Block) -> float:
-    """Relative time: waves of blocks by the time of one.  Sums that do not fit in registers count as spilled."""
-    split = _split_k(facts, target, p, block)
-    waves = -(-_tiles(facts, p, block) * split // target.sms)
-    registers = block.m.regs * block.m.vector * block.n.regs * block.n.vector * p.accumulators
-    spill = 4.0 if registers > 128 else 1.0
-    return waves * block.m.tile * block.n.tile / split / block.rate * spill
+def _resident(target: Target, p: Product, block: Block) -> int:
+    """Blocks whose registers fit into an SM: about 60 for addresses and operands beside the sums."""
+    registers = min(255, 64 + block.sums * p.accumulators)
+    return max(1, min(target.registers_per_sm // (registers * block.threads), target.max_threads_per_sm // block.threads))
 
 
-def _split_k(facts: Facts, target: Target, p: Product, block: Block) -> int:
-    """Blocks that share a fold, where tiles alone do not fill the machine and only one fold needs joining."""
-    tiles = _tiles(facts, p, block)
-    steps = facts.extents[p.k] // block.k
-    if len(facts.folds) > 1 or tiles * 2 > target.sms:
-        return 1
-    return max(1, min(target.sms // tiles, steps // 8, 16))
+def _seconds(facts: Facts, target: Target, p: Product, block: Block, split: int) -> float:
+    """Modelled time: waves of blocks at the rate that the resident warps sustain, and the join of a split fold."""
+    blocks = _tiles(facts, p, block) * split
+    deepest = -(-blocks // target.sms)
+    waves = deepest if deepest < 5 else blocks / target.sms
+    warps = min(deepest, _resident(target, p, block)) * block.threads / 32
+    work = 2 * block.m.tile * block.n.tile * p.accumulators * -(-facts.extents[p.k] // split)
+    rate = target.flops["fma"] / target.sms * block.rate * min(1.0, warps / FULL_WARPS)
+    spilled = 4.0 if block.sums * p.accumulators > 160 else 1.0
+    outputs = facts.points(tuple(a.name for a in facts.axes.outer)) * p.accumulators
+    join = JOIN_SECONDS + 8 * split * outputs / target.l2_bandwidth if split > 1 else 0.0
+    return waves * work / rate * spilled + join
 
 
-def _tiled(facts: Facts, target: Target, p: Product, block: Block) -> Iterator[Schedule]:
+def _tiled(facts: Facts, target: Target, p: Product, block: Block, split: int, depth: int) -> Schedule:
     assert p.m is not None
-    split = _split_k(facts, target, p, block)
-    tile = ((p.m, block.m), (p.n, block.n))
-    for depth in (2, 1):
-        for blocks in dict.fromkeys((split, 1)):
-            reduce = []
-            for a in facts.axes.folded:
-                if a.name == p.k:
-                    reduce.append((a.name, Split(blocks=blocks, steps=0, regs=min(block.k, ceil_power(a.extent)))))
-                else:
-                    reduce.append((a.name, inner_fold(facts, a.name, a.extent, block)))
-            yield Schedule(max(32, block.threads), tile, tuple(reduce), Stage(depth, "shared"))
-
-
-def inner_fold(facts: Facts, name: str, extent: int, block: Block) -> Split:
-    """A fold inside the product's operand, or beside it."""
-    return Split(steps=0, regs=min(block.k, ceil_power(extent)))
+    reduce = []
+    for a in facts.axes.folded:
+        blocks = split if a.name == p.k else 1
+        reduce.append((a.name, Split(blocks=blocks, steps=0, regs=min(block.k, ceil_power(a.extent)))))
+    resident = 2 if block.threads == 256 and block.sums * p.accumulators == 64 else 0
+    return Schedule(block.threads, ((p.m, block.m), (p.n, block.n)), tuple(reduce), Stage(depth, "shared"), resident=resident)
 
 
 def _few_rows(facts: Facts, target: Target, p: Product) -> Iterator[Schedule]:
@@ -150,7 +158,7 @@ def _few_rows(facts: Facts, target: Target, p: Product) -> Iterator[Schedule]:
     if along == p.k:
         v = vector(k, facts.itemsize)
         lanes = min(32, ceil_power(-(-k // v)))
-        r = min(4 if p.m is None else 2, floor_power(-(-k // (lanes * v))))
+        r = exact(-(-k // (lanes * v)), 8 if p.m is None or facts.extents[p.m] < 4 else 4)
         rows_ = min(256 // lanes, ceil_power(n))
         yield Schedule(max(32, rows_ * lanes), (*tile, (p.n, Split(threads=rows_))), (*others, (p.k, Split(steps=0, regs=r, threads=lanes, vector=v))))
         return

@@ -102,6 +102,12 @@ def ceil_power(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
 
 
+def exact(n: int, most: int) -> int:
+    """The largest number up to ``most`` that divides ``n``, so that no step is partly empty; ``most`` where that is less than half of it."""
+    found = max(d for d in range(1, most + 1) if n % d == 0)
+    return found if 2 * found >= min(n, most) else min(n, most)
+
+
 def vector(extent: int, size: int, most: int = 16) -> int:
     """Elements of one access of up to 16 bytes that divide ``extent``."""
     v = min(most, 16 // size)

@@ -20,7 +20,7 @@ def matches(facts: Facts) -> bool:
 def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
     across = crossing(facts)
     if across is not None:
-        yield from _transposing(facts, *across)
+        yield from _transposing(facts, target, *across)
     for flight in (IN_FLIGHT, 2, 1, 8):
         yield elementwise(facts, target, flight)
 
@@ -37,8 +37,9 @@ def crossing(facts: Facts) -> tuple[str, str] | None:
     return None
 
 
-def _transposing(facts: Facts, along: str, out: str) -> Iterator[Schedule]:
-    for edge in (32, 64):
+def _transposing(facts: Facts, target: Target, along: str, out: str) -> Iterator[Schedule]:
+    large = facts.points(tuple(a.name for a in facts.axes.outer)) >= 64 * 64 * target.sms
+    for edge in (64, 32) if large else (32, 64):
         inner = min(32, ceil_power(facts.extents[out]))
         outer = min(edge, ceil_power(facts.extents[along]))
         threads = THREADS // inner

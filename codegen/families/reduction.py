@@ -11,6 +11,8 @@ from emmy_eq.extract.targets import Target
 
 WARP_ROW = 2048  # elements of a row that one warp holds in registers, 64 a lane (softmax of 57344x2048: 228 us, a block 243 us)
 LANE = 32  # elements a lane holds of a longer row
+HELD = 1 << 15  # elements of a row that a block of up to 512 threads holds in 64 registers a thread (of 1024: half the registers)
+ROW_THREADS = 128  # of a block whose rows take fewer (softmax of 57344x2048: 230 us, with 256 threads 253 us)
 SPLIT_FROM = 1 << 15  # elements of a fold from which splitting it over blocks pays for the second stage
 BLOCKS_PER_SM = 4
 
@@ -48,10 +50,11 @@ def _row(facts: Facts, target: Target, axis: str) -> Iterator[Schedule]:
         t *= 2
     t = min(t, per_row, MAX_THREADS)
     held = -(-n // (t * v))
-    if len(facts.axes.folded) == 1 and held * v <= 64:
-        yield _with_rows(facts, target, axis, Split(regs=held, threads=t, vector=v))
     if _passes(facts) == 1:
         yield from _split(facts, target, axis, v, outputs)
+    streams = _passes(facts) == 1 and n > WARP_ROW
+    if len(facts.axes.folded) == 1 and held * v * max(t, 512) <= HELD and not streams:
+        yield _with_rows(facts, target, axis, Split(regs=held, threads=t, vector=v))
     for threads, r in ((256, 4), (512, 4), (128, 4), (MAX_THREADS, 2), (32, 4), (1, 1)):
         threads = min(threads, per_row)
         r = min(r, floor_power(-(-n // (threads * v))))
@@ -60,7 +63,7 @@ def _row(facts: Facts, target: Target, axis: str) -> Iterator[Schedule]:
 
 def _with_rows(facts: Facts, target: Target, axis: str, split: Split) -> Schedule:
     """Several rows a block where a row leaves threads idle."""
-    threads = max(256 if split.threads < 256 else split.threads, 32)
+    threads = max(split.threads, ROW_THREADS)
     tile: list[tuple[str, Split]] = []
     left = threads // split.threads
     for a in reversed(facts.axes.outer):

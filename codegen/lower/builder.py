@@ -69,13 +69,13 @@ class Builder:
             self.levels = self.levels + deeper
 
     @contextmanager
-    def loop(self, var: str, count: int, unroll: int = 1) -> Iterator[None]:
-        """``for var in range(count)`` around what is emitted within."""
+    def loop(self, var: str, count: int, unroll: int = 1, stop: Idx | None = None) -> Iterator[None]:
+        """``for var in range(count)`` (or up to ``stop``, at most count) around what is emitted within."""
         self.extents[var] = count
         self.levels.append(Level(frozenset({var})))
         yield
         level = self.levels.pop()
-        self.emit(k.For(var, ix.const(0), ix.const(count), 1, tuple(level.stmts), unroll))
+        self.emit(k.For(var, ix.const(0), ix.const(count) if stop is None else stop, 1, tuple(level.stmts), unroll))
 
     def find(self, key: Hashable) -> Any:
         """What was remembered under ``key`` at any open level, or None."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from emmy_eq import index as ix
-from emmy_eq.codegen.lower import fold, reduce, stage
+from emmy_eq.codegen.lower import fold, reduce, skip, stage
 from emmy_eq.codegen.lower.builder import literal
 from emmy_eq.codegen.lower.layout import AxisMap, Fragment, Scope, bits, coordinates
 from emmy_eq.codegen.lower.stage import SharedTile
@@ -83,7 +83,7 @@ def emit(e: Engine, f: Fold, placed: list[Placed], states: list[State]) -> None:
     weights: dict[str, str] = {}
     pipeline = Pipeline.start(e, placed, todo.operands, folded)
     with ExitStack() as stack:
-        maps = e.open(placed, stack)
+        maps = e.open(placed, stack, skip.stop(e, f, placed))
         stack.enter_context(e.bound(maps))
         pipeline.fetch(e, maps)
         for c, st, acc, inner in zip(f.carries, states, accs, todo.inner, strict=True):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from emmy_eq import index as ix
 from emmy_eq.codegen.kernel_ir import Atom, Cmp, Lit
-from emmy_eq.codegen.lower import access, fold, scan, stage
+from emmy_eq.codegen.lower import access, fold, scan, stage, stream
 from emmy_eq.codegen.lower.access import Memory
 from emmy_eq.codegen.lower.builder import Builder
 from emmy_eq.codegen.lower.layout import AxisMap, Fragment, Scope, bits, coordinates, join, scalar
@@ -45,6 +45,7 @@ class Engine:
         self.b = Builder(self.row.threads, self.digits.grid)
         self.home: dict[str, AxisMap] = {}
         self.doubled: set[str] = set()  # shared arrays of two halves
+        self.streamed = stream.read_once(tile, self.known, self.digits)
         self.joined = self.digits.split == 1  # whether one block is left for each output tile
 
     # -- walking the tree -----------------------------------------------------------------------------------------
@@ -73,14 +74,14 @@ class Engine:
             out.append(Placed(AxisMap(a.name, a.extent, base, split.regs, split.threads, stride, split.vector), "", steps))
         return out
 
-    def open(self, placed: list[Placed], stack: ExitStack) -> dict[str, AxisMap]:
-        """The maps of ``placed`` inside loops over their steps."""
+    def open(self, placed: list[Placed], stack: ExitStack, stop: Idx | None = None) -> dict[str, AxisMap]:
+        """The maps of ``placed`` inside loops over their steps (up to ``stop``, if the one loop may end early)."""
         maps = {}
         for p in placed:
             step = ix.const(0)
             if p.steps != 1:
                 name = self.b.fresh("step")
-                stack.enter_context(self.b.loop(name, p.steps))
+                stack.enter_context(self.b.loop(name, p.steps, 1, stop))
                 step = var(name)
             maps[p.map.axis] = p.at(step)
         return maps
@@ -154,7 +155,7 @@ class Engine:
             there = {g: self._coordinate(frag.at(point), limit) for g, frag in coords.items()}
             return ix.substitute(offset, there)
 
-        return access.load(self.b, Memory("global", s.buffer, buffer.dtype), address, scope, v.axes)
+        return access.load(self.b, Memory("global", s.buffer, buffer.dtype, "cs" if s.buffer in self.streamed else ""), address, scope, v.axes)
 
     def _coordinate(self, atom: Atom, limit: int) -> Idx:
         if isinstance(atom, Lit):

@@ -23,7 +23,8 @@ def lower(tile: Tile, target: Target) -> k.Kernel:
     e.run(tile.body)
     body = barriers.insert(tuple(e.b.levels[0].stmts), frozenset(e.doubled))
     params = [k.Param(x.name, x.dtype, _size(x.shape), kind) for kind, group in (("input", tile.inputs), ("output", tile.outputs)) for x in group]
-    kernel = k.Kernel(tile.name, (*params, *e.b.scratch), (e.digits.grid, 1, 1), tile.schedule.threads, tuple(e.b.shared), body)
+    row = tile.schedule
+    kernel = k.Kernel(tile.name, (*params, *e.b.scratch), (e.digits.grid, 1, 1), row.threads, tuple(e.b.shared), body, min_blocks=row.resident)
     size = shared_layout(kernel)[1]
     if size > target.shared_per_block:
         raise Unsupported("schedule", f"it needs {size} bytes of shared memory; {target} has {target.shared_per_block}")
