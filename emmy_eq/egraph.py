@@ -17,7 +17,7 @@ from importlib.machinery import PathFinder
 from typing import Any
 
 from emmy_eq import encode
-from emmy_eq.rule import Phase, Rule
+from emmy_eq.rule import Phase, Rounding, Rule
 from emmy_eq.terms import Axis, AxisTable, InputBuf, Result, TermProgram
 
 
@@ -87,12 +87,15 @@ class Saturated:
 def saturate(program: TermProgram, rules: Sequence[Rule], limits: Limits = Limits()) -> Saturated:
     """Apply ``rules`` to ``program`` until nothing new appears or a limit is met.
 
+    With an axis of extent 0 only EXACT rules apply: an empty sum is 0, which a * 0 is not where a is infinite.
     Raises `emmy_eq.readback.Inconsistent` when two terms that cannot be equal were found equal: a rule is unsound.
     """
     from emmy_eq import readback
     from emmy_eq.fold import foldings
 
     start = time.perf_counter()
+    if any(a.extent == 0 for a in program.axes.axes):
+        rules = [r for r in rules if r.rounding is Rounding.EXACT]
     encoded = encode.encode(program)
     texts = [text for r in rules for text in r.to_egglog(encoded.reals)]
     lines = "\n".join(encoded.lines)

@@ -1,7 +1,7 @@
-"""Canonical spellings: both orders of what commutes, one of each comparison, units gone.  Bit for bit, but for the sign of zero
-in a maximum.
+"""Canonical spellings: both orders of what commutes, one of each comparison, units gone.  All bit for bit.
 
-Not here, since floats refute them: x + 0.0 = x (x may be -0.0), x * 0 = 0 and x - x = 0 (x may be infinite or NaN), x / x = 1.
+Not here, since floats refute them: max(a, b) = max(b, a) (of 0.0 and -0.0 NumPy gives the first), x + 0.0 = x (x may be -0.0),
+x * 0 = 0 and x - x = 0 (x may be infinite or NaN), x / x = 1.
 """
 
 from __future__ import annotations
@@ -26,18 +26,6 @@ def commute_mul(a: Val, b: Val) -> Equation:
 def commute_eq(a: Val, b: Val) -> Equation:
     """Equality is symmetric."""
     return rewrite(a.eq(b), b.eq(a))
-
-
-@rule(Rounding.REASSOCIATES, Phase.NORMALIZE)
-def commute_maximum(a: Val, b: Val) -> Equation:
-    """The greater of two is the greater of two; of 0.0 and -0.0 either may come out."""
-    return rewrite(a.maximum(b), b.maximum(a))
-
-
-@rule(Rounding.REASSOCIATES, Phase.NORMALIZE)
-def commute_minimum(a: Val, b: Val) -> Equation:
-    """The smaller of two likewise."""
-    return rewrite(a.minimum(b), b.minimum(a))
 
 
 @rule(Rounding.EXACT, Phase.NORMALIZE)
@@ -120,7 +108,7 @@ def where_not(c: Bool, a: Val, b: Val) -> Equation:
 
 def rules() -> tuple[Rule, ...]:
     return (
-        commute_add, commute_mul, commute_eq, commute_maximum, commute_minimum, maximum_of_same, minimum_of_same, greater_as_less,
+        commute_add, commute_mul, commute_eq, maximum_of_same, minimum_of_same, greater_as_less,
         greater_equal_as_less_equal, multiply_by_one, divide_by_one, add_negative_zero, subtract_zero, negate_twice, add_negation,
         negate_factor, where_same, where_not,
     )  # fmt: skip

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from emmy_eq.rule import Dtype, Kind, Monoid, Rule
+from emmy_eq.rule import Dtype, Kind, Monoid, Rounding, Rule
 
 Arg = int | Monoid | Dtype  # the mask of a Val's or an Axes' axes, or a name
 
@@ -39,8 +39,9 @@ def _axes(mask: int) -> str:
 def draws(rule: Rule, seed: int, axes: int = 4, extent: int = 4) -> Iterator[Draw]:
     """Endless draws, the same for the same seed; a rule's guard may not hold for all of them."""
     rng = random.Random(f"{rule.name} {seed}")
+    least = 0 if rule.rounding is Rounding.EXACT else 1  # an empty sum is 0, but not a * 0: see `emmy_eq.egraph.saturate`
     while True:
-        extents = tuple(rng.randint(1, extent) for _ in range(axes))
+        extents = tuple(rng.randint(least, extent) for _ in range(axes))
         args = tuple((name, rng.choice(_CHOICES[kind]) if kind in _CHOICES else _mask(kind, axes, rng)) for name, kind in rule.args)
         yield Draw(extents, args, rng.choice(_DTYPES), rng.getrandbits(32))
 
