@@ -8,7 +8,7 @@ that no rounding decides between equal forms, and ties go by structure, never by
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from math import ceil
@@ -98,11 +98,11 @@ class Extractor:
             cost, key, c, n, weight = heapq.heappop(heap)
             if c in settled:
                 continue
-            option = pending[n]
+            chosen = pending[n]
             below = 1 << len(order)
-            for child in option.children if option is not None else ():
+            for child in chosen.children if chosen is not None else ():
                 below |= settled[child].below
-            settled[c] = _Choice(option, cost, below, key)
+            settled[c] = _Choice(chosen, cost, below, key)
             order.append(c)
             weights.append(weight)
             for user, waiter in waiting.get(c, ()):
@@ -168,26 +168,31 @@ class Extractor:
         if option is None:
             return tm.pointwise(self.buffer(c), self.axes)
         dtype = self.graph.sat.dtype[c]
-        match option.op:
-            case "lit":
-                return tm.lit(dtype, option.attr)
-            case "iota":
-                return tm.iota(option.attr, option.mask)
-            case "load" if option.stored >= 0:
-                return tm.load(self.buffer(option.stored), option.attr, option.mask, tuple(args))
-            case "load":
-                return tm.load(option.attr[0], option.attr[1], option.mask, tuple(args))
-            case "cast":
-                return tm.cast(args[0], dtype)
-            case "reduce":
-                return tm.reduce(option.attr, args[0], option.mask)
-            case "argreduce":
-                return tm.argreduce(option.attr, args[0], option.mask)
-            case "scan":
-                return tm.scan(option.attr, args[0], option.mask)
-            case "twist":
-                return tm.twist(option.attr, args[0], args[1], option.mask)
-        return tm.apply(option.op, *args)
+        if option.op == "lit":
+            return tm.lit(dtype, option.attr)
+        if option.op == "iota":
+            return tm.iota(option.attr, option.mask)
+        if option.op == "load" and option.stored >= 0:
+            return tm.load(self.buffer(option.stored), option.attr, option.mask, tuple(args))
+        if option.op == "load":
+            return tm.load(option.attr[0], option.attr[1], option.mask, tuple(args))
+        return computed(option.op, dtype, option.attr, option.mask, args)
+
+
+def computed(op: str, dtype: str, name: str, mask: int, args: Sequence[Val]) -> Val:
+    """A term with operands; ``name`` and ``mask`` are those of a fold or scan."""
+    match op:
+        case "cast":
+            return tm.cast(args[0], dtype)
+        case "reduce":
+            return tm.reduce(name, args[0], mask)
+        case "argreduce":
+            return tm.argreduce(name, args[0], mask)
+        case "scan":
+            return tm.scan(name, args[0], mask)
+        case "twist":
+            return tm.twist(name, args[0], args[1], mask)
+    return tm.apply(op, *args)
 
 
 def _elements(buf: InputBuf) -> int:

@@ -136,7 +136,8 @@ class _Meter:
 
     def count(self, op: str, dtype: str, points: int) -> None:
         row = ops().get(op)
-        unit, slots, flops = (row.unit, row.cost, row.flops) if row is not None else ("alu", 1.0, 0)
+        unit: str = row.unit if row is not None else "alu"
+        slots, flops = (row.cost, row.flops) if row is not None else (1.0, 0)
         if dtype == "f64" and unit == "fma":
             unit = "fma_f64"
         self.slots[unit] += slots * points
@@ -184,7 +185,7 @@ class _Meter:
         (arg,) = carry.args
         depends = self.depends[arg] | bound
         let = self.lets.get(arg)
-        if carry.name == "sum" and let is not None and let.op == "mul" and self.product(*let.args, bound, parallel, folded, depth):
+        if carry.name == "sum" and let is not None and let.op == "mul" and self.product(let.args, bound, parallel, folded, depth):
             done = self.points(self.depends[arg]) * self.repeats(self.depends[arg], parallel)
             self.slots["fma"] -= done  # the multiplication is part of the product
             self.flops["fma"] -= done
@@ -200,26 +201,26 @@ class _Meter:
         self.count("sub", carry.dtypes[0], points)
         self.count("exp", carry.dtypes[0], 2 * points)  # the weight, and the rescaling of what was summed so far
         for v in sums:
-            if not self.product(key, v, bound, parallel, folded, depth):
+            if not self.product((key, v), bound, parallel, folded, depth):
                 depends = scores | self.depends[v]
                 self.count("fma", carry.dtypes[0], 2 * self.points(depends) * self.repeats(depends, parallel))
 
-    def product(self, a: str, b: str, bound: int, parallel: int, folded: int, depth: int) -> bool:
+    def product(self, operands: Sequence[str], bound: int, parallel: int, folded: int, depth: int) -> bool:
         """Note a sum of products; False where it is none: an operand must be shared along an axis that the other varies along."""
-        da, db = self.depends[a], self.depends[b]
+        da, db = (self.depends[x] for x in operands)
         around = parallel | folded
         if not (da & ~db & around and db & ~da & around):
             return False
         depends = da | db | bound
         points = self.points(depends) * self.repeats(depends, parallel)
-        unit = self.target.contraction_units.get(self.operand_type(a, b), "fma")
+        unit = self.target.contraction_units.get(self.operand_type(operands), "fma")
         # A product inside a fold is computed by the blocks that the kernel has, a tile at a time.
         outputs = self.points(parallel if depth else depends & parallel)
         self.products.append(_Product(points, outputs, self.points(bound), unit, depth > 0))
         self.flops[unit] += 2 * points
         return True
 
-    def operand_type(self, *names: str) -> str:
+    def operand_type(self, names: Sequence[str]) -> str:
         """The type that both operands have before their casts to f32."""
         types = {self.source_type(n) for n in names}
         return types.pop() if len(types) == 1 else "f32"

@@ -10,10 +10,12 @@ from operator import or_
 
 from emmy_eq import index as ix
 from emmy_eq import terms as tm
+from emmy_eq.extract.body import computed
 from emmy_eq.extract.cost import Cost
 from emmy_eq.extract.nest import Output, Unrealisable
+from emmy_eq.index import Idx
 from emmy_eq.loop_ir import Fold, Kernel, Loop, Stmt
-from emmy_eq.terms import Axis, AxisTable, InputBuf, Val
+from emmy_eq.terms import Axis, AxisTable, Val
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +57,9 @@ def _merged(a: Planned, b: Planned, make: Make, axes: AxisTable) -> Planned | No
     outputs = list(b.outputs)
     made = {o.buffer: o.val for o in a.outputs}
     if _reads(b) & made.keys():
-        inlined = [_inline(o.val, made, axes) for o in outputs]
-        outputs = [Output(o.buffer, v, o.axes) for o, v in zip(outputs, inlined, strict=True) if v is not None]
-        if len(outputs) < len(b.outputs):
+        if not all(_pointwise(o.val, made, axes) for o in outputs):
             return None
+        outputs = [Output(o.buffer, _rebuilt(o.val, axes, {}, made), o.axes) for o in outputs]
     elif not _reads(a) & _reads(b):
         return None
     renamed = _renamed(a.outputs, outputs, axes)
@@ -68,17 +69,19 @@ def _merged(a: Planned, b: Planned, make: Make, axes: AxisTable) -> Planned | No
         merged = make([*a.outputs, *renamed])
     except Unrealisable:
         return None
-    return merged if _tiles(merged.loops.body) else None
+    return merged if _blocks_with_folds(merged.loops.body) < 2 else None
 
 
-def _tiles(body: Sequence[Stmt], loops: int = 0) -> bool:
-    """Whether all folds of a merged kernel stand in one loop: a fold in an inner loop wants tiles of its own."""
-    for stmt in body:
-        if isinstance(stmt, Fold) and (loops > 1 or not _tiles(stmt.observer, loops)):
-            return False
-        if isinstance(stmt, Loop) and not _tiles(stmt.body, loops + 1):
-            return False
-    return True
+def _pointwise(root: Val, buffers: Mapping[str, Val], axes: AxisTable) -> bool:
+    """Whether ``root`` reads ``buffers`` under their own axes only."""
+    reads = [v for v in tm.topological([root]) if v.op == "load" and v.attr[0].name in buffers]
+    return all(tm.is_pointwise(v, axes) for v in reads)
+
+
+def _blocks_with_folds(body: Sequence[Stmt]) -> int:
+    """How many loops have folds of their own: each would want tiles of its own, so a merged kernel has one at most."""
+    inner = sum(_blocks_with_folds(s.body) for s in body if isinstance(s, Loop))
+    return inner + any(isinstance(s, Fold) for s in body)
 
 
 def _reads(k: Planned) -> set[str]:
@@ -110,45 +113,6 @@ def _in_order(kernels: Sequence[Planned]) -> list[Planned]:
     return out
 
 
-def _inline(root: Val, made: Mapping[str, Val], axes: AxisTable) -> Val | None:
-    """``root`` with reads of the buffers ``made`` replaced by their values; None where one is read under other indices."""
-    out: dict[Val, Val] = {}
-    for v in tm.topological([root]):
-        args = [out[a] for a in v.args]
-        if v.op == "load" and not isinstance(v.attr[0], InputBuf) and v.attr[0].name in made:
-            if not tm.is_pointwise(v, axes):
-                return None
-            out[v] = made[v.attr[0].name]
-        else:
-            out[v] = _again(v, args, v.attr)
-    return out[root]
-
-
-def _again(v: Val, args: Sequence[Val], attr: object) -> Val:
-    """``v`` with other operands and attribute."""
-    match v.op, attr:
-        case "lit", _:
-            return v
-        case "cast", _:
-            return tm.cast(args[0], v.dtype)
-        case "reduce", (str(name), int(mask)):
-            return tm.reduce(name, args[0], mask)
-        case "argreduce", (str(name), int(mask)):
-            return tm.argreduce(name, args[0], mask)
-        case "scan", (str(name), int(mask)):
-            return tm.scan(name, args[0], mask)
-        case "twist", (str(name), int(mask)):
-            return tm.twist(name, args[0], args[1], mask)
-        case (("load" | "iota"), _):
-            return v if not args or list(args) == list(v.args) else tm.load(*v.attr, _own(v), tuple(args))
-    return tm.apply(v.op, *args)
-
-
-def _own(v: Val) -> int:
-    """The axes of a load's own coordinates (those that its gathered ones vary along aside)."""
-    return v.free
-
-
 def _renamed(first: Sequence[Output], second: Sequence[Output], axes: AxisTable) -> Sequence[Output] | None:
     """``second`` over the axes of ``first``, dim by dim where the widest outputs agree in shape; None where they do not fit."""
     wide, other = max(first, key=lambda o: len(o.axes)), max(second, key=lambda o: len(o.axes))
@@ -162,7 +126,7 @@ def _renamed(first: Sequence[Output], second: Sequence[Output], axes: AxisTable)
     for v in tm.topological([o.val for o in second]):
         if _names(v, axes) & news:
             return None
-    return [Output(o.buffer, _rename(o.val, to, axes), tuple(to.get(a, a) for a in o.axes)) for o in second]
+    return [Output(o.buffer, _rebuilt(o.val, axes, to, {}), tuple(to.get(a, a) for a in o.axes)) for o in second]
 
 
 def _within(wide: Output, others: Sequence[Output]) -> bool:
@@ -172,27 +136,34 @@ def _within(wide: Output, others: Sequence[Output]) -> bool:
 def _names(v: Val, axes: AxisTable) -> int:
     """Axes that ``v`` itself names."""
     if v.op == "load":
-        return reduce(or_, map(axes.mask, v.attr[1]), 0)
+        return _axes(v.attr[1], axes)
     if v.op == "iota":
         return axes.mask(v.attr)
     return v.attr[1] if v.op in ("reduce", "argreduce", "scan", "twist") else 0
 
 
-def _rename(root: Val, to: Mapping[Axis, Axis], axes: AxisTable) -> Val:
-    """``root`` with free axes renamed; the new ones are not used in it."""
+def _rebuilt(root: Val, axes: AxisTable, to: Mapping[Axis, Axis], made: Mapping[str, Val]) -> Val:
+    """``root`` with free axes renamed (the new ones are not used in it), and with reads of the buffers ``made`` replaced."""
     names = {old.name: ix.var(new.name) for old, new in to.items()}
+    bits = {old.bit: new.bit for old, new in to.items()}
     out: dict[Val, Val] = {}
     for v in tm.topological([root]):
         args = tuple(out[a] for a in v.args)
-        if v.op == "load":
+        if v.op == "load" and v.attr[0].name in made:
+            out[v] = made[v.attr[0].name]
+        elif v.op == "load":
             idxs = tuple(ix.substitute(x, names) for x in v.attr[1])
-            out[v] = tm.load(v.attr[0], idxs, reduce(or_, map(axes.mask, idxs), 0), args)
+            out[v] = tm.load(v.attr[0], idxs, _axes(idxs, axes), args)
         elif v.op == "iota":
             idx = ix.substitute(v.attr, names)
             out[v] = tm.iota(idx, axes.mask(idx))
-        elif v.op == "scan":
-            bit = next((new.bit for old, new in to.items() if old.bit == v.attr[1]), v.attr[1])
-            out[v] = tm.scan(v.attr[0], args[0], bit)
+        elif v.op == "lit":
+            out[v] = v
         else:
-            out[v] = _again(v, args, v.attr)
+            name, mask = v.attr if v.attr is not None else ("", 0)
+            out[v] = computed(v.op, v.dtype, name, bits.get(mask, mask) if v.op == "scan" else mask, args)
     return out[root]
+
+
+def _axes(idxs: Sequence[Idx], axes: AxisTable) -> int:
+    return reduce(or_, map(axes.mask, idxs), 0)

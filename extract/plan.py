@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from emmy_eq.egraph import Saturated
-from emmy_eq.errors import InvalidInput
+from emmy_eq.errors import InvalidInput, Unsupported
 from emmy_eq.extract import egraph as eg
 from emmy_eq.extract.body import Body, Extractor
 from emmy_eq.extract.cost import cost
@@ -21,10 +21,12 @@ from emmy_eq.extract.loops import build, sketch
 from emmy_eq.extract.merge import Planned, merge
 from emmy_eq.extract.nest import Output, Unrealisable
 from emmy_eq.extract.targets import Target
+from emmy_eq.ops import itemsize
 from emmy_eq.terms import Axis, AxisTable, InputBuf, Result
 
 Place = Mapping[str, str] | str
 Job = tuple[int, int]  # a class and the axes it is stored over
+Made = dict[Job, tuple[Planned, frozenset[int]]]  # kernels, and the stored classes that each reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +74,14 @@ def search(sat: Saturated, target: Target, place: Place = "auto", seconds: float
     """
     start = time.perf_counter()
     finder = _Search(sat, target, pins(sat, place), start + seconds)
-    if place in ("fuse", "cut"):
-        chosen = frozenset(finder.graph.cuts) if place == "cut" else frozenset[int]()
-        best = finder.evaluate(chosen)
+    if place == "cut":
+        kernels = finder.evaluate(frozenset(finder.graph.cuts))
     else:
-        best = finder.climb()
-    if best is None:
-        raise AssertionError("every value can be stored, so some plan exists")
-    kernels = merge(best, finder.kernel_of, sat.axes) if place not in ("fuse", "cut") else best
+        kernels = finder.evaluate(frozenset()) if place == "fuse" else finder.climb()
+    if kernels is None:
+        raise Unsupported("program", "its values need each other's kernels in a circle; pin fewer seams to cut")
+    if place != "cut":
+        kernels = merge(kernels, finder.kernel_of, sat.axes)
     met = tuple(sorted(finder.met.values(), key=lambda m: (m.seconds, m.stored)))
     done = tuple(finder.finished(n, k) for n, k in enumerate(kernels))
     return Plan(done, sat.results, sat.inputs, sat.axes, target, met, time.perf_counter() - start)
@@ -198,12 +200,25 @@ class _Search:
         """The plan that stores the classes of ``stop`` where they are met, in launch order; None where none exists."""
         while True:
             needed = frozenset(self.needed)
-            found = self.plan(stop | needed)
-            if needed == self.needed:
-                return found
+            made = self.jobs(stop | needed)
+            if needed != self.needed:
+                continue
+            ring = self.ring(made) if made is not None else ()
+            if made is None or not ring:
+                break
+            # Equal forms of two classes may each be made of the other: one of the two has to be computed, the wider first.
+            spare = [c for c, _ in ring if c in stop and c not in needed]
+            if not spare:
+                return None
+            stop -= {max(spare, key=lambda c: (itemsize(self.sat.dtype[c]), c))}
+        if made is None:
+            return None
+        self.note(made)
+        return self.launch_order(made)
 
-    def plan(self, stop: frozenset[int]) -> list[Planned] | None:
-        made: dict[Job, tuple[Planned, frozenset[int]]] = {}
+    def jobs(self, stop: frozenset[int]) -> Made | None:
+        """The kernels that the results need, with the stored classes that each reads."""
+        made: Made = {}
         todo = list(self.roots)
         for job in todo:
             if job in made:
@@ -213,10 +228,41 @@ class _Search:
                 return None
             made[job] = kernel
             todo += [self.home(c) for c in sorted(kernel[1])]
-        ordered = self.launch_order(made)
-        if ordered is not None:
-            self.note(made)
-        return ordered
+        return made
+
+    def producers(self, made: Made, job: Job) -> list[Job]:
+        return [self.home(c) for c in sorted(made[job][1])]
+
+    def ring(self, made: Made) -> tuple[Job, ...]:
+        """Kernels that need each other's results in a circle, or ()."""
+        done: set[Job] = set()
+        for root in self.roots:
+            path: list[Job] = []
+            stack = [(root, False)]
+            while stack:
+                job, leave = stack.pop()
+                if leave:
+                    done.add(path.pop())
+                elif job in path:
+                    return tuple(path[path.index(job) :])
+                elif job not in done:
+                    path.append(job)
+                    stack.append((job, True))
+                    stack += [(p, False) for p in self.producers(made, job)]
+        return ()
+
+    def launch_order(self, made: Made) -> list[Planned]:
+        """Producers first."""
+        order: dict[Job, Planned] = {}
+        stack = [(root, False) for root in reversed(self.roots)]
+        while stack:
+            job, ready = stack.pop()
+            if ready:
+                order.setdefault(job, made[job][0])
+            elif job not in order:
+                stack.append((job, True))
+                stack += [(p, False) for p in reversed(self.producers(made, job))]
+        return list(order.values())
 
     def home(self, c: int) -> Job:
         """The job that stores class ``c`` where its readers look."""
@@ -225,28 +271,7 @@ class _Search:
                 return cls, mask
         return c, self.sat.free[c]
 
-    def launch_order(self, made: Mapping[Job, tuple[Planned, frozenset[int]]]) -> list[Planned] | None:
-        """Producers first; None if two kernels need each other's results."""
-        done: list[Planned] = []
-        state: dict[Job, bool] = {}  # False while its producers are being placed
-        for root in self.roots:
-            stack = [(root, False)]
-            while stack:
-                job, ready = stack.pop()
-                if ready:
-                    state[job] = True
-                    done.append(made[job][0])
-                    continue
-                if job in state:
-                    if not state[job]:
-                        return None
-                    continue
-                state[job] = False
-                stack.append((job, True))
-                stack += [(self.home(c), False) for c in sorted(made[job][1], reverse=True) if not state.get(self.home(c))]
-        return done
-
-    def note(self, made: Mapping[Job, tuple[Planned, frozenset[int]]]) -> None:
+    def note(self, made: Made) -> None:
         jobs = frozenset(made)
         kernels = [k for k, _ in made.values()]
         seconds = sum(k.cost.seconds for k in kernels)
