@@ -12,6 +12,7 @@ import pytest
 from emmy_eq.codegen import kernel_ir as ir
 from emmy_eq.codegen import simulate
 from emmy_eq.codegen.kernel_ir import walk
+from emmy_eq.errors import Unsupported
 from emmy_eq.index import Idx, const, var
 from tests import kernel_samples as ks
 from tests.kernel_samples import Sample, buffers, replaced, without
@@ -224,3 +225,9 @@ def test_return_ends_a_block_alone() -> None:
     arrays = buffers(s, s.inputs(np.random.default_rng(0)))
     simulate.run(replace(s.kernel, grid=(2, 1, 1)), arrays)
     assert arrays["o"][:64].tolist() == list(range(64))
+
+
+def test_clusters_are_refused() -> None:
+    s = small(X, put("x0"))
+    with pytest.raises(Unsupported, match="clusters"):
+        simulate.run(replace(s.kernel, cluster=(2, 1, 1), grid=(2, 1, 1)), buffers(s, s.inputs(np.random.default_rng(0))))

@@ -249,6 +249,9 @@ class _Checker:
         threads = s.threads if s.threads is not None else self.kernel.threads
         self.require(threads % 32 == 0 and 0 < threads <= self.kernel.threads, f"{threads} threads at a barrier")
 
+    def registers(self, s: ir.SetMaxRegs, scope: dict[str, str]) -> None:
+        self.require(24 <= s.registers <= 256 and s.registers % 8 == 0, f"{s.registers} registers: not a multiple of 8 from 24 to 256")
+
     def cp_async(self, s: ir.CpAsync, scope: dict[str, str]) -> None:
         self.memory("shared", s.shared, s.dtype, stores=True)
         self.memory("global", s.buffer, s.dtype, stores=False)
@@ -320,7 +323,7 @@ _SPECIAL: dict[str, Callable[[list[str], str], bool]] = {
 
 _CHECKS: dict[type, Callable[[_Checker, Any, dict[str, str]], None]] = {
     ir.Let: _Checker.let, ir.Declare: _Checker.declare, ir.Set: _Checker.set, ir.Load: _Checker.load, ir.Store: _Checker.store,
-    ir.Shuffle: _Checker.shuffle, ir.Atomic: _Checker.atomic, ir.Role: _Checker.role, ir.Barrier: _Checker.barrier,
+    ir.Shuffle: _Checker.shuffle, ir.Atomic: _Checker.atomic, ir.Role: _Checker.role, ir.Barrier: _Checker.barrier, ir.SetMaxRegs: _Checker.registers,
     ir.CpAsync: _Checker.cp_async, ir.MbarInit: _Checker.mbarrier, ir.MbarExpect: _Checker.mbarrier,
     ir.MbarArrive: _Checker.mbarrier, ir.MbarWait: _Checker.mbarrier, ir.TmaLoad: _Checker.mbarrier, ir.TmaStore: _Checker.tma,
     ir.Ldmatrix: _Checker.matrix, ir.Stmatrix: _Checker.matrix, ir.Mma: _Checker.mma, ir.Wgmma: _Checker.wgmma,
