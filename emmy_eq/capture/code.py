@@ -16,14 +16,12 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from emmy_eq.capture.function import finish
+from emmy_eq.capture.function import finish, guarded
 from emmy_eq.capture.tracer import CODE, Tracer, constructing, recording
-from emmy_eq.errors import EmmyError, InvalidInput
+from emmy_eq.errors import InvalidInput
 from emmy_eq.torch_ir import Program
 
-_FACTORIES = (
-    "arange empty eye full linspace logspace ones rand randint randn randperm tensor zeros normal as_tensor"
-).split()
+_FACTORIES = ("arange empty eye full linspace logspace ones rand randint randn randperm tensor zeros normal as_tensor").split()
 
 
 def capture_code(code: str) -> Program:
@@ -43,14 +41,9 @@ def capture_code(code: str) -> Program:
     value = compile(ast.Expression(last.value), CODE, "eval")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        try:
-            with recording(tracer), inputs:
-                exec(body, space)
-                result = eval(value, space)
-        except EmmyError:
-            raise
-        except Exception as error:
-            raise InvalidInput("code", f"{type(error).__name__}: {error}") from error
+        with recording(tracer), inputs:
+            guarded(lambda: exec(body, space), "code")
+            result = guarded(lambda: eval(value, space), "code")
     return finish(tracer, result, inputs.made, list)
 
 

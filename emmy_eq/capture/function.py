@@ -12,7 +12,7 @@ import torch.utils._pytree as pytree
 from torch import Tensor
 
 from emmy_eq.capture.tracer import Tracer, recording, same
-from emmy_eq.errors import InvalidInput
+from emmy_eq.errors import EmmyError, InvalidInput
 from emmy_eq.lower.program import substitute
 from emmy_eq.torch_ir import Input, Node, Output, Program, Ref
 
@@ -29,7 +29,7 @@ def capture(fn: Callable[..., Any], example_inputs: Sequence[Any]) -> Program:
     names = _argument_names(fn, example_inputs)
     stand_ins = [tracer.stand_in_for(x, name) if isinstance(x, Tensor) else x for x, name in zip(leaves, names, strict=True)]
     with recording(tracer):
-        result = fn(*pytree.tree_unflatten(stand_ins, spec))
+        result = guarded(lambda: fn(*pytree.tree_unflatten(stand_ins, spec)), getattr(fn, "__name__", type(fn).__name__))
 
     def flatten(args: Sequence[Any]) -> list[Tensor]:
         given, given_spec = pytree.tree_flatten(tuple(args))
@@ -41,6 +41,16 @@ def capture(fn: Callable[..., Any], example_inputs: Sequence[Any]) -> Program:
         return [x for x in given if isinstance(x, Tensor)]
 
     return finish(tracer, result, [x for x in stand_ins if isinstance(x, Tensor)], flatten)
+
+
+def guarded(call: Callable[[], Any], what: str) -> Any:
+    """What ``call`` returns; an error of the user's code, or of torch in it, comes as `InvalidInput`."""
+    try:
+        return call()
+    except EmmyError:
+        raise
+    except Exception as error:
+        raise InvalidInput(what, f"{type(error).__name__}: {error}") from error
 
 
 def _behaves_otherwise(module: torch.nn.Module) -> bool:

@@ -89,7 +89,7 @@ class Memory:
 
 
 def _key(x: Tensor) -> int:
-    return x.untyped_storage()._cdata
+    return int(x.untyped_storage()._cdata)
 
 
 def _same_place(a: Tensor, b: Tensor) -> bool:

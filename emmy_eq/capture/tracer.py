@@ -41,12 +41,13 @@ class Tracer(TorchDispatchMode):
         return False  # torch's default wraps the dispatch in a decorator that imports torch._dynamo
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.values: list[Input | Node] = []
         self.examples: dict[str, Callable[[], Tensor]] = {}
         self.memory = Memory(self._record_like, where)
         self.parameters: dict[int, str] = {}  # id of a module's parameter or buffer -> its name
         self._stand_ins: dict[int, tuple[Tensor, Tensor]] = {}  # id of a tensor with data -> (it, its stand-in)
+        self._parts: set[int] = set()  # ids of stand-ins for a part of a larger storage
         self._names: set[str] = set()
 
     def stand_in_for(self, x: Tensor, name: str, constant: bool = False) -> Tensor:
@@ -54,6 +55,8 @@ class Tracer(TorchDispatchMode):
         if x.layout != torch.strided or x.is_quantized or x.is_complex():
             raise Unsupported("capture", f"{name} is a {x.layout} tensor of {x.dtype}", where())
         stand_in = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")
+        if x.storage_offset() or x.untyped_storage().nbytes() != x.numel() * x.element_size():
+            self._parts.add(id(stand_in))
         self.make_input(stand_in, name, x.detach, constant)
         return stand_in
 
@@ -68,6 +71,8 @@ class Tracer(TorchDispatchMode):
         """``x``, or its stand-in where it has data: a parameter, a buffer, a literal."""
         if x in self.memory:
             return x
+        if x.is_meta:
+            raise Unsupported("capture", "a literal made on the device of a tensor that has no data while the program is traced", where())
         if id(x) not in self._stand_ins:
             self._stand_ins[id(x)] = (x, self._constant(x))
         return self._stand_ins[id(x)][1]
@@ -110,6 +115,8 @@ class Tracer(TorchDispatchMode):
 
     def _view(self, func: Any, arguments: dict[str, Any]) -> Any:
         """An operation whose results may share its argument's memory."""
+        if func is torch.ops.aten.as_strided.default and id(arguments["self"]) in self._parts:
+            raise Unsupported("as_strided", "the memory around an input that is a part of a larger tensor", where())
         if func is torch.ops.aten.view.default:
             # Results are dense here where eager's may be strided, so a view that eager allows may need a copy.
             found = torch.reshape(arguments["self"], tuple(arguments["size"]))
@@ -131,7 +138,8 @@ class Tracer(TorchDispatchMode):
             raise Unsupported(packet, f"writing into argument {', '.join(written)}", where())
         if packet in ("detach_", "requires_grad_"):
             return target
-        pure = getattr(getattr(torch.ops.aten, packet.rstrip("_"), None), func._schema.overload_name or "default", None)
+        pure_name = f"__{packet[3:]}" if packet.startswith("__i") else packet.removesuffix("_")
+        pure = getattr(getattr(torch.ops.aten, pure_name, None), func._schema.overload_name or "default", None)
         if pure is None:
             raise Unsupported(packet, "it has no out-of-place form", where())
         with self:
@@ -145,7 +153,7 @@ class Tracer(TorchDispatchMode):
 
     def _without_row(self, func: Any, arguments: dict[str, Any]) -> Any:
         name = str(func).removeprefix("aten.")
-        if name == "_local_scalar_dense.default":
+        if name in ("_local_scalar_dense.default", "tensor_split.tensor_indices_or_sections"):
             raise Unsupported("item", "a Python value that depends on a tensor's data", where())
         if torch.Tag.nondeterministic_seeded in func.tags and "size" in arguments:
             return self._random(func, arguments)
@@ -157,13 +165,16 @@ class Tracer(TorchDispatchMode):
                 return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *positional, **arguments)
         if torch.Tag.nondeterministic_seeded in func.tags:
             raise Unsupported(name, "random values", where())
-        from torch._decomp import core_aten_decompositions
+        from torch._decomp import decomposition_table
 
-        rule = core_aten_decompositions().get(func)
-        if rule is None:
-            raise Unsupported(name, "there is no lowering for it", where())
+        rule = decomposition_table.get(func)
+        if "device" in (a.name for a in func._schema.arguments):
+            arguments["device"] = torch.device("meta")
         with self:
-            return rule(*positional, **arguments)
+            found = NotImplemented if rule is None else rule(*positional, **arguments)
+        if found is NotImplemented:
+            raise Unsupported(name, "there is no lowering for it", where())
+        return found
 
     def _random(self, func: Any, arguments: dict[str, Any]) -> Tensor:
         """A random factory's result: it may yet become an input; as a part of the program it has no lowering."""
@@ -228,7 +239,7 @@ class _Literals(TorchFunctionMode):
         if func in (torch.tensor, torch.as_tensor, torch.asarray):
             kwargs.pop("device", None)
         if func is Tensor.new_tensor:
-            return torch.tensor(*args[1:], dtype=kwargs.get("dtype") or args[0].dtype)
+            return torch.tensor(args[1], dtype=kwargs.get("dtype") or args[0].dtype)
         if func in (Tensor.__getitem__, Tensor.__setitem__):
             x, index, *value = args
             index = tuple(map(_literal_index, index)) if isinstance(index, tuple) else _literal_index(index)
@@ -288,8 +299,6 @@ def constructing() -> bool:
     """Whether a module's ``__init__`` is running."""
     inits = (f for f in frames() if f.f_code.co_name == "__init__")
     return any(isinstance(f.f_locals.get("self"), torch.nn.Module) for f in inits)
-
-
 
 
 @contextmanager

@@ -57,12 +57,16 @@ def scalar_tensor(b: Builder, s: Scalar, dtype: str | None = None) -> Value:
 
 
 def arange(b: Builder, start: Scalar = 0, end: Scalar = 0, step: Scalar = 1, dtype: str | None = None) -> Value:
-    """start + step * i, in f64 for float results as torch's CPU kernel does, rounded once."""
+    """start + step * i, in f64 for float results as torch's CPU kernel does, rounded once; i64 truncates the arguments first."""
     out = dtype or ("f32" if any(isinstance(v, float) for v in (start, end, step)) else "i64")
+    if out == "i64":
+        start, end, step = int(start), int(end), int(step)
     if step == 0 or (end - start) * step < 0:
         raise InvalidInput(b.op, f"arange from {start} to {end} by {step} has no elements", b.source)
     extent = int(-(-(end - start) // step))
     wide = "f64" if out in FLOATS and any(isinstance(v, float) for v in (start, step)) else "i64"
+    if wide == "i64":
+        start, step = int(start), int(step)
     place = b.cast(b.iota(extent), wide)
     if step != 1:
         place = b.apply("mul", place, step)
@@ -80,7 +84,9 @@ def linspace(b: Builder, start: Scalar, end: Scalar, steps: int, dtype: str | No
     out = dtype or "f32"
     if steps == 1:
         return b.full((1,), start, out)
-    wide = compute_dtype(out) if out in FLOATS else "f32"
+    wide = compute_dtype(out) if out in FLOATS else "f64"
+    if out not in FLOATS:
+        start, end = int(start), int(end)
     step = (end - start) / (steps - 1)
     place = b.iota(steps)
     up = b.apply("add", b.apply("mul", b.cast(place, wide), step), float(start))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
-from emmy_eq.errors import InvalidInput, Unsupported
+from emmy_eq.errors import InvalidInput
 from emmy_eq.lower.builder import Builder, Scalar, Value
-from emmy_eq.lower.dtypes import compute_dtype, float_dtype, promote, result_dtype
+from emmy_eq.lower.dtypes import compute_dtype, float_dtype, result_dtype
 from emmy_eq.lower.row import Row
 from emmy_eq.ops import FLOATS
 
@@ -63,6 +62,20 @@ def binary(op: str, to_float: bool = False) -> Row:
     return row
 
 
+def ignoring_nan(op: str) -> Row:
+    """fmax, fmin: NaN only where both are."""
+
+    def row(b: Builder, x: Value, other: Value) -> Value:
+        dtype = result_dtype((x, other))
+        best = pointwise(b, op, (x, other), dtype)
+        if dtype in FLOATS:
+            left, right = (compute(b, v, dtype) for v in (x, other))
+            best = b.where(isnan(b, x), right, b.where(isnan(b, other), left, best))
+        return b.cast(best, dtype)
+
+    return row
+
+
 def compare(op: str) -> Row:
     def row(b: Builder, x: Operand, other: Operand) -> Value:
         return pointwise(b, op, (x, other), result_dtype((x, other)))
@@ -93,11 +106,11 @@ def rsub(b: Builder, x: Value, other: Operand, alpha: Scalar = 1) -> Value:
 
 
 def div(b: Builder, x: Operand, other: Operand, rounding_mode: str | None = None) -> Value:
+    dtype = result_dtype((x, other))
     if rounding_mode is None:
-        return binary("div", to_float=True)(b, x, other)
+        return pointwise(b, "div", (x, other), float_dtype(dtype), float_dtype(dtype))
     if rounding_mode not in ("floor", "trunc"):
         raise InvalidInput(b.op, f"rounding_mode={rounding_mode!r} is not 'floor' or 'trunc'", b.source)
-    dtype = result_dtype((x, other))
     return pointwise(b, f"{rounding_mode}div", (x, other), dtype, dtype)
 
 
@@ -231,100 +244,6 @@ def clamp_max(b: Builder, x: Value, max: Operand) -> Value:
     return clamp(b, x, max=max)
 
 
-def floats_only(f: Callable[..., Value]) -> Row:
-    """An activation written on the compute dtype: ``f(b, x, ...)`` sees f32 or f64, and the result is rounded once."""
-
-    def row(b: Builder, x: Value, *args: Scalar, **kwargs: Scalar) -> Value:
-        if x.dtype not in FLOATS:
-            raise Unsupported(b.op, f"{x.dtype} operands", b.source)
-        return b.cast(f(b, b.cast(x, compute_dtype(x.dtype)), *args, **kwargs), x.dtype)
-
-    row.__wrapped__ = f  # type: ignore[attr-defined]  # the signature that arguments are checked against
-    return row
-
-
-def relu(b: Builder, x: Value) -> Value:
-    return pointwise(b, "maximum", (x, 0), x.dtype, x.dtype)
-
-
-def relu6(b: Builder, x: Value) -> Value:
-    return clamp(b, x, 0, 6)
-
-
-def gelu(b: Builder, x: Value, approximate: str = "none") -> Value:
-    if approximate == "none":
-        inner = b.apply("erf", b.apply("mul", x, math.sqrt(0.5)))
-        return b.apply("mul", b.apply("mul", x, 0.5), b.apply("add", inner, 1.0))
-    if approximate != "tanh":
-        raise InvalidInput("gelu", f"approximate={approximate!r} is not 'none' or 'tanh'", b.source)
-    cube = b.apply("mul", b.apply("mul", x, x), x)
-    inner = b.apply("mul", b.apply("add", x, b.apply("mul", cube, 0.044715)), math.sqrt(2 / math.pi))
-    return b.apply("mul", b.apply("mul", x, 0.5), b.apply("add", b.apply("tanh", inner), 1.0))
-
-
-def silu(b: Builder, x: Value) -> Value:
-    return b.apply("mul", x, b.apply("sigmoid", x))
-
-
-def mish(b: Builder, x: Value) -> Value:
-    return b.apply("mul", x, b.apply("tanh", softplus(b, x)))
-
-
-def softplus(b: Builder, x: Value, beta: float = 1, threshold: float = 20) -> Value:
-    scaled = b.apply("mul", x, beta)
-    soft = b.apply("div", b.apply("log1p", b.apply("exp", scaled)), beta)
-    return b.where(b.apply("gt", scaled, threshold), x, soft)
-
-
-def elu(b: Builder, x: Value, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Value:
-    negative = b.apply("mul", b.apply("expm1", b.apply("mul", x, input_scale)), alpha * scale)
-    return b.where(b.apply("le", x, 0.0), negative, b.apply("mul", x, scale))
-
-
-def celu(b: Builder, x: Value, alpha: float = 1.0) -> Value:
-    return elu(b, x, alpha, 1.0, 1 / alpha)
-
-
-def selu(b: Builder, x: Value) -> Value:
-    return elu(b, x, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
-
-
-def leaky_relu(b: Builder, x: Value, negative_slope: float = 0.01) -> Value:
-    return b.where(b.apply("gt", x, 0.0), x, b.apply("mul", x, negative_slope))
-
-
-def hardtanh(b: Builder, x: Value, min_val: Scalar = -1, max_val: Scalar = 1) -> Value:
-    return clamp(b, x, min_val, max_val)
-
-
-def _sixth(b: Builder, x: Value) -> Value:
-    """clamp(x + 3, 0, 6) / 6"""
-    return b.apply("div", b.apply("minimum", b.apply("maximum", b.apply("add", x, 3.0), 0.0), 6.0), 6.0)
-
-
-def hardswish(b: Builder, x: Value) -> Value:
-    shifted = b.apply("minimum", b.apply("maximum", b.apply("add", x, 3.0), 0.0), 6.0)
-    return b.apply("div", b.apply("mul", x, shifted), 6.0)
-
-
-def logsigmoid(b: Builder, x: Value) -> Value:
-    return b.apply("sub", b.apply("minimum", x, 0.0), b.apply("log1p", b.apply("exp", b.apply("neg", b.apply("abs", x)))))
-
-
-def threshold(b: Builder, x: Value, threshold: Scalar, value: Scalar) -> Value:
-    return where(b, compare("le")(b, x, threshold), b.const(value, x.dtype), x)
-
-
-def glu(b: Builder, x: Value, dim: int = -1) -> Value:
-    from emmy_eq.lower.views import slice_
-
-    half = x.shape[dim] // 2
-    if x.shape[dim] % 2:
-        raise InvalidInput(b.op, f"dim {dim} of shape {x.shape} cannot be halved", b.source)
-    gate = pointwise(b, "sigmoid", (slice_(b, x, dim, half),), x.dtype)
-    return pointwise(b, "mul", (slice_(b, x, dim, 0, half), gate), x.dtype, x.dtype)
-
-
 def addcmul(b: Builder, x: Value, tensor1: Value, tensor2: Value, value: Scalar = 1) -> Value:
     dtype = result_dtype((x, tensor1, tensor2))
     scaled = pointwise(b, "mul", (tensor1, value), dtype) if value != 1 else tensor1
@@ -362,9 +281,7 @@ def copy(b: Builder, x: Value, src: Value) -> Value:
     return b.expand(b.cast(src, x.dtype), x.shape)
 
 
-_UNARY = (
-    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh erf sigmoid reciprocal"
-).split()
+_UNARY = ("exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh erf sigmoid reciprocal").split()
 _BINARY = "mul maximum minimum copysign".split()
 _COMPARE = "eq ne lt le gt ge".split()
 
@@ -381,7 +298,11 @@ def rows() -> dict[str, Row]:
         table |= {f"aten.{op}.{kind}": compare(op) for kind in ("Tensor", "Scalar")}
     for op in ("add", "sub"):
         table |= {f"aten.{op}.{kind}": _accumulating(op) for kind in ("Tensor", "Scalar")}
-    for op, kinds in (("and", ("Tensor", "Scalar", "Scalar_Tensor")), ("or", ("Tensor", "Scalar", "Scalar_Tensor")), ("xor", ("Tensor", "Scalar", "Scalar_Tensor"))):
+    for op, kinds in (
+        ("and", ("Tensor", "Scalar", "Scalar_Tensor")),
+        ("or", ("Tensor", "Scalar", "Scalar_Tensor")),
+        ("xor", ("Tensor", "Scalar", "Scalar_Tensor")),
+    ):
         table |= {f"aten.bitwise_{op}.{kind}": bitwise(op) for kind in kinds}
         table |= {f"aten.__{op}__.{kind}": bitwise(op) for kind in kinds[:2]}
         table[f"aten.logical_{op}.default"] = logical(op)
@@ -390,6 +311,7 @@ def rows() -> dict[str, Row]:
         "aten.maximum.default": binary("maximum"), "aten.minimum.default": binary("minimum"),
         "aten.max.other": binary("maximum"), "aten.min.other": binary("minimum"),
         "aten.copysign.Tensor": binary("copysign", to_float=True), "aten.copysign.Scalar": binary("copysign", to_float=True),
+        "aten.fmax.default": ignoring_nan("maximum"), "aten.fmin.default": ignoring_nan("minimum"),
         "aten.atan2.default": binary("atan2", to_float=True),
         "aten.remainder.Tensor": binary("mod"), "aten.remainder.Scalar": binary("mod"), "aten.remainder.Scalar_Tensor": binary("mod"),
         "aten.fmod.Tensor": binary("fmod"), "aten.fmod.Scalar": binary("fmod"),
@@ -410,13 +332,6 @@ def rows() -> dict[str, Row]:
         "aten.clamp.default": clamp, "aten.clamp.Tensor": clamp, "aten.clip.default": clamp,
         "aten.clamp_min.default": clamp_min, "aten.clamp_min.Tensor": clamp_min,
         "aten.clamp_max.default": clamp_max, "aten.clamp_max.Tensor": clamp_max,
-        "aten.relu.default": relu, "aten.relu6.default": relu6,
-        "aten.gelu.default": floats_only(gelu), "aten.silu.default": floats_only(silu), "aten.mish.default": floats_only(mish),
-        "aten.softplus.default": floats_only(softplus), "aten.elu.default": floats_only(elu), "aten.celu.default": floats_only(celu),
-        "aten.selu.default": floats_only(selu), "aten.leaky_relu.default": floats_only(leaky_relu),
-        "aten.hardtanh.default": hardtanh, "aten.hardsigmoid.default": floats_only(_sixth),
-        "aten.hardswish.default": floats_only(hardswish), "aten.log_sigmoid.default": floats_only(logsigmoid),
-        "aten.threshold.default": threshold, "aten.glu.default": glu,
         "aten.addcmul.default": addcmul, "aten.addcdiv.default": addcdiv,
         "aten.lerp.Scalar": lerp, "aten.lerp.Tensor": lerp,
         "aten.to.dtype": to_dtype, "aten._to_copy.default": to_dtype, "aten.to.dtype_layout": to_dtype, "aten.to.device": to_dtype,

@@ -32,16 +32,12 @@ def l1_loss(b: Builder, x: Value, target: Value, reduction: int = 1) -> Value:
     return b.cast(_reduced(b, b.apply("abs", difference), reduction), x.dtype)
 
 
-def nll_loss(
-    b: Builder, x: Value, target: Value, weight: Value | None = None, reduction: int = 1, ignore_index: int = -100
-) -> Value:
+def nll_loss(b: Builder, x: Value, target: Value, weight: Value | None = None, reduction: int = 1, ignore_index: int = -100) -> Value:
     """``x``: log probabilities (N, C, ...) or (C,); ``target``: classes (N, ...) or ()."""
     return b.cast(_nll(b, b.cast(x, compute_dtype(x.dtype)), target, weight, reduction, ignore_index, 0.0), x.dtype)
 
 
-def _nll(
-    b: Builder, logs: Value, target: Value, weight: Value | None, reduction: int, ignore_index: int, smoothing: float
-) -> Value:
+def _nll(b: Builder, logs: Value, target: Value, weight: Value | None, reduction: int, ignore_index: int, smoothing: float) -> Value:
     if target.dtype not in ("i64", "u8"):
         raise InvalidInput(b.op, f"class indices of dtype {target.dtype}; they must be int64", b.source)
     channel = 0 if logs.rank == 1 else 1
@@ -108,7 +104,9 @@ def binary_cross_entropy_with_logits(
     """(1 - y) * x + (1 + (p - 1) * y) * log(1 + exp(-x)), shifted so that no exp overflows."""
     wide = compute_dtype(x.dtype)
     value, wanted = b.cast(x, wide), b.cast(target, wide)
-    softplus = b.apply("add", b.apply("maximum", b.apply("neg", value), 0.0), b.apply("log1p", b.apply("exp", b.apply("neg", b.apply("abs", value)))))
+    softplus = b.apply(
+        "add", b.apply("maximum", b.apply("neg", value), 0.0), b.apply("log1p", b.apply("exp", b.apply("neg", b.apply("abs", value))))
+    )
     if pos_weight is not None:
         share = b.apply("add", b.apply("mul", b.apply("sub", b.cast(pos_weight, wide), 1.0), wanted), 1.0)
         softplus = b.apply("mul", share, softplus)

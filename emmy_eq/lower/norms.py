@@ -157,7 +157,8 @@ def batch_norm(
         found = normalize(b, value, over, eps)[0]
     else:
         centre, variance = (per_channel(b, b.cast(v, value.dtype), x.rank) for v in (running_mean, running_var))
-        assert centre is not None and variance is not None
+        assert centre is not None
+        assert variance is not None
         scale = b.apply("rsqrt", b.apply("add", variance, eps))
         found = b.apply("mul", b.apply("sub", value, centre), scale)
     return b.cast(_affine(b, found, per_channel(b, weight, x.rank), per_channel(b, bias, x.rank)), x.dtype)

@@ -46,7 +46,9 @@ def apply(b: Builder, op: str, arguments: Mapping[str, Any], where: str) -> tupl
     return tuple(found) if isinstance(found, tuple | list) else (found,)
 
 
-def infer(op: str, arguments: Mapping[str, Any], leaf: Callable[[Ref], tuple[ir.Shape, str]], where: str) -> tuple[tuple[ir.Shape, str], ...]:
+def infer(
+    op: str, arguments: Mapping[str, Any], leaf: Callable[[Ref], tuple[ir.Shape, str]], where: str
+) -> tuple[tuple[ir.Shape, str], ...]:
     """Shapes and dtypes of an operation's results, found by lowering it alone; ``leaf`` gives those of its arguments."""
     b = Builder()
     values = {name: substitute(x, lambda ref: b.input(str(ref), *leaf(ref))) for name, x in arguments.items()}

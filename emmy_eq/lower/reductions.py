@@ -78,7 +78,7 @@ def boolean(op: str) -> Row:
     """any, all; torch gives u8 for u8 input, bool otherwise."""
 
     def row(b: Builder, x: Value, dim: Dims = None, keepdim: bool = False) -> Value:
-        over = () if dim == [] else wrap_dims(b.op, dim, x.rank)
+        over = () if dim == () else wrap_dims(b.op, dim, x.rank)
         out = b.reduce(op, b.cast(x, "bool"), over, keepdim)
         return b.cast(out, "u8") if x.dtype == "u8" else out
 
@@ -94,24 +94,18 @@ def variance_of(b: Builder, x: Value, over: Sequence[int], correction: Scalar, k
     return b.apply("div", squares, max(float(count - correction), 0.0)), centre if keepdim else b.squeeze(centre, over)
 
 
-def _var_mean(
-    b: Builder, x: Value, dim: Dims, correction: Scalar | None, keepdim: bool, unbiased: bool
-) -> tuple[Value, Value]:
+def _var_mean(b: Builder, x: Value, dim: Dims, correction: Scalar | None, keepdim: bool, unbiased: bool) -> tuple[Value, Value]:
     if x.dtype not in FLOATS:
         raise InvalidInput(b.op, f"the variance of {x.dtype} values is not defined", b.source)
     minus = int(unbiased) if correction is None else correction
     return variance_of(b, b.cast(x, compute_dtype(x.dtype)), wrap_dims(b.op, dim, x.rank), minus, keepdim)
 
 
-def var(
-    b: Builder, x: Value, dim: Dims = None, correction: Scalar | None = None, keepdim: bool = False, unbiased: bool = True
-) -> Value:
+def var(b: Builder, x: Value, dim: Dims = None, correction: Scalar | None = None, keepdim: bool = False, unbiased: bool = True) -> Value:
     return b.cast(_var_mean(b, x, dim, correction, keepdim, unbiased)[0], x.dtype)
 
 
-def std(
-    b: Builder, x: Value, dim: Dims = None, correction: Scalar | None = None, keepdim: bool = False, unbiased: bool = True
-) -> Value:
+def std(b: Builder, x: Value, dim: Dims = None, correction: Scalar | None = None, keepdim: bool = False, unbiased: bool = True) -> Value:
     return b.cast(b.apply("sqrt", _var_mean(b, x, dim, correction, keepdim, unbiased)[0]), x.dtype)
 
 

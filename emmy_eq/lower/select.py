@@ -10,6 +10,7 @@ from emmy_eq.index import Idx
 from emmy_eq.lower.builder import Builder, Scalar, Value, broadcast_shapes, dims, wrap_dim
 from emmy_eq.lower.dtypes import compute_dtype
 from emmy_eq.lower.row import Row
+from emmy_eq.ops import FLOATS, monoids
 from emmy_eq.tensor_ir import total
 
 
@@ -21,7 +22,8 @@ def wrapped(b: Builder, index: Value, extent: int) -> Value:
 
 def _integer(b: Builder, index: Value) -> Value:
     if index.dtype not in ("i64", "i32", "i16", "i8"):
-        raise Unsupported(b.op, f"an index of dtype {index.dtype}" + (" (its result's shape depends on data)" if index.dtype == "bool" else ""), b.source)
+        why = "a bool index, whose result's shape depends on data" if index.dtype == "bool" else f"an index of dtype {index.dtype}"
+        raise Unsupported(b.op, why, b.source)
     return b.cast(index, "i64")
 
 
@@ -123,47 +125,88 @@ def _merge(b: Builder, x: Value, source: Value, hits: Value, lead: int, accumula
     return b.where(taken, found, x)
 
 
-def scatter(b: Builder, x: Value, dim: int, index: Value, src: Value | Scalar, accumulate: bool = False) -> Value:
-    """``x[..., index[i, j], ...] = src[i, j]`` along ``dim``; of several writes to one element the last one counts."""
-    dim = wrap_dim(b.op, dim, x.rank)
-    if not x.rank:
-        raise Unsupported(b.op, "a 0-dim tensor", b.source)
-    wanted = b.cast(index, "i64")
-    if not total(index.shape):
-        return x
-    writes = index.shape[dim]
-    source = b.cast(src, x.dtype) if isinstance(src, Value) else b.full(index.shape, src, x.dtype)
+def _scattered(b: Builder, x: Value, dim: int, index: Value, source: Value) -> tuple[Value, list[Idx]]:
+    """(which writes hit which element: x's dims and, last, the writes along ``dim``; where a write reads its source)."""
     if any(n > m for n, m in zip(index.shape, source.shape, strict=True)):
         raise InvalidInput(b.op, f"index of shape {index.shape} for a source of shape {source.shape}", b.source)
-    # Over x's dims and, last, the writes along ``dim``; where x is larger than the index in another dim nothing is written.
-    full = (*x.shape, writes)
-    read: list[Idx] = [d if n == m else d.min(m - 1) for d, n, m in zip(dims(x.rank), x.shape, index.shape, strict=True)]
+    full = (*x.shape, index.shape[dim])
+    read: list[Idx] = [d if n <= m else d.min(m - 1) for d, n, m in zip(dims(x.rank), x.shape, index.shape, strict=True)]
     read[dim] = ix.var(f"d{x.rank}")
-    hits = b.apply("eq", b.remap(wanted, read, full), b.position(full, dim))
+    hits = b.apply("eq", b.remap(b.cast(index, "i64"), read, full), b.position(full, dim))
     for k, (n, m) in enumerate(zip(x.shape, index.shape, strict=True)):
-        if k != dim and n > m:
+        if k != dim and n > m:  # the index covers the front of x only
             hits = b.apply("and", hits, b.apply("lt", b.position(full, k), m))
-    if accumulate:
-        wide = compute_dtype(x.dtype)
-        added = b.reduce("sum", b.where(hits, b.remap(b.cast(source, wide), read, full), b.const(0, wide)), [x.rank])
-        return b.cast(b.apply("add", b.cast(x, wide), added), x.dtype)
-    writer = b.reduce("max", b.where(hits, b.position(full, x.rank), -1), [x.rank])
+    return hits, read
+
+
+def _as_source(b: Builder, x: Value, index: Value, src: Value | Scalar) -> Value:
+    return b.cast(src, x.dtype) if isinstance(src, Value) else b.full(index.shape, src, x.dtype)
+
+
+def _flat(row: Row) -> Row:
+    """Serves 0-dim tensors by way of one element."""
+
+    def flat(b: Builder, x: Value, dim: int, index: Value, src: Value | Scalar, **settings: object) -> Value:
+        dim = wrap_dim(b.op, dim, x.rank)
+        if x.rank:
+            found: Value = row(b, x, dim, index, _as_source(b, x, index, src), **settings) if total(index.shape) else x
+            return found
+        src = b.reshape(src, (1,)) if isinstance(src, Value) else src
+        return b.reshape(flat(b, b.reshape(x, (1,)), 0, b.reshape(index, (1,)), src, **settings), ())
+
+    return flat
+
+
+def _scatter_last(b: Builder, x: Value, dim: int, index: Value, source: Value) -> Value:
+    hits, read = _scattered(b, x, dim, index, source)
+    writer = b.reduce("max", b.where(hits, b.position(hits.shape, x.rank), -1), [x.rank])
     coordinates = list(read)
     coordinates[dim] = ix.var("g0")
     found = b.gather(source, coordinates, [b.apply("maximum", writer, 0)], x.shape)
     return b.where(b.apply("ge", writer, 0), found, x)
 
 
+_MONOIDS = {"sum": "sum", "add": "sum", "mean": "sum", "prod": "prod", "multiply": "prod", "amax": "max", "amin": "min"}
+
+
+def _scatter_reduced(b: Builder, x: Value, dim: int, index: Value, source: Value, reduce: str, include_self: bool) -> Value:
+    monoid = monoids()[_MONOIDS[reduce]]
+    wide = compute_dtype(x.dtype)
+    hits, read = _scattered(b, x, dim, index, source)
+    unit = b.const(monoid.identity(wide), wide)
+    found = b.reduce(monoid.name, b.where(hits, b.remap(b.cast(source, wide), read, hits.shape), unit), [x.rank])
+    old, any_hit = b.cast(x, wide), b.reduce("any", hits, [x.rank])
+    found = b.apply(monoid.combine, found, old if include_self else b.where(any_hit, unit, old))
+    if reduce == "mean":
+        count = b.reduce("sum", b.cast(hits, "i64"), [x.rank])
+        count = b.apply("add", count, 1) if include_self else b.apply("maximum", count, 1)
+        found = b.apply("div" if x.dtype in FLOATS else "floordiv", found, b.cast(count, wide))
+    return b.cast(b.where(any_hit, found, old), x.dtype)
+
+
+def scatter(b: Builder, x: Value, dim: int, index: Value, src: Value, reduce: str | None = None) -> Value:
+    """``x[..., index[i, j], ...] = src[i, j]`` along ``dim``; of several writes to one element the last one counts."""
+    if reduce is not None:
+        return _flat(_scatter_reduced)(b, x, dim, index, src, reduce=reduce, include_self=True)  # type: ignore[no-any-return]
+    return _flat(_scatter_last)(b, x, dim, index, src)  # type: ignore[no-any-return]
+
+
+def scatter_value(b: Builder, x: Value, dim: int, index: Value, value: Scalar, reduce: str | None = None) -> Value:
+    return scatter(b, x, dim, index, value, reduce)  # type: ignore[arg-type]
+
+
 def scatter_add(b: Builder, x: Value, dim: int, index: Value, src: Value) -> Value:
-    return scatter(b, x, dim, index, src, accumulate=True)
+    return scatter(b, x, dim, index, src, "add")
 
 
-def scatter_value(b: Builder, x: Value, dim: int, index: Value, value: Scalar) -> Value:
-    return scatter(b, x, dim, index, value)
+def scatter_reduce(b: Builder, x: Value, dim: int, index: Value, src: Value, reduce: str, include_self: bool = True) -> Value:
+    return _flat(_scatter_reduced)(b, x, dim, index, src, reduce=reduce, include_self=include_self)  # type: ignore[no-any-return]
 
 
 def _along(b: Builder, x: Value, dim: int, index: Value, source: Value, accumulate: bool) -> Value:
     """Slices of ``source`` written at ``index`` along ``dim``."""
+    if not x.rank:
+        return b.reshape(_along(b, b.reshape(x, (1,)), 0, b.reshape(index, (1,)), b.reshape(source, (1,)), accumulate), ())
     dim = wrap_dim(b.op, dim, x.rank)
     order = [dim, *(k for k in range(x.rank) if k != dim)]
     back = [order.index(k) for k in range(x.rank)]
@@ -184,7 +227,7 @@ def index_copy(b: Builder, x: Value, dim: int, index: Value, source: Value) -> V
 
 def index_fill(b: Builder, x: Value, dim: int, index: Value, value: Value | Scalar) -> Value:
     dim = wrap_dim(b.op, dim, x.rank)
-    shape = (*x.shape[:dim], index.shape[0], *x.shape[dim + 1 :])
+    shape = (*x.shape[:dim], total(index.shape), *x.shape[dim + 1 :]) if x.rank else ()
     fill = b.expand(b.cast(value, x.dtype), shape) if isinstance(value, Value) else b.full(shape, value, x.dtype)
     return _along(b, x, dim, index, fill, False)
 
@@ -195,6 +238,7 @@ def rows() -> dict[str, Row]:
         "aten.embedding.default": embedding, "aten.index_select.default": index_select, "aten.gather.default": gather,
         "aten.take.default": take, "aten.index.Tensor": index_tensor, "aten.index_put.default": index_put,
         "aten.scatter.src": scatter, "aten.scatter.value": scatter_value, "aten.scatter_add.default": scatter_add,
+        "aten.scatter.reduce": scatter, "aten.scatter.value_reduce": scatter_value, "aten.scatter_reduce.two": scatter_reduce,
         "aten.index_add.default": index_add, "aten.index_copy.default": index_copy,
         "aten.index_fill.int_Scalar": index_fill, "aten.index_fill.int_Tensor": index_fill,
     }  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from emmy_eq import index as ix
 from emmy_eq.errors import InvalidInput, Unsupported
-from emmy_eq.lower.builder import Builder, Scalar, Value, broadcast_shapes, dims, wrap_dim, wrap_dims
+from emmy_eq.lower.builder import Builder, Scalar, Value, broadcast_shapes, dims, extents, wrap_dim, wrap_dims
 from emmy_eq.lower.dtypes import promote
 from emmy_eq.lower.row import Row
 from emmy_eq.tensor_ir import Shape, total
@@ -106,7 +106,9 @@ def unsqueeze(b: Builder, x: Value, dim: int) -> Value:
 
 
 def squeeze(b: Builder, x: Value, dim: int | Sequence[int] | None = None) -> Value:
-    named = range(x.rank) if dim is None else wrap_dims(b.op, [dim] if isinstance(dim, int) else dim, x.rank) if dim != [] else ()
+    if dim == ():
+        return x
+    named = wrap_dims(b.op, dim, x.rank)
     return b.squeeze(x, [d for d in named if x.rank and x.shape[d] == 1])
 
 
@@ -210,7 +212,8 @@ def repeat_interleave(b: Builder, x: Value, repeats: int, dim: int | None = None
 def unfold(b: Builder, x: Value, dimension: int, size: int, step: int) -> Value:
     """Windows: dim ``dimension`` counts them, the new last dim walks one."""
     dim = wrap_dim(b.op, dimension, x.rank)
-    x = x if x.rank else b.reshape(x, (1,))
+    if not x.rank:
+        return b.reshape(x, (size,))
     count = (x.shape[dim] - size) // step + 1
     index = dims(x.rank)
     index[dim] = ix.var(f"d{dim}") * step + ix.var(f"d{x.rank}")
@@ -235,6 +238,9 @@ def as_strided(b: Builder, x: Value, size: Sequence[int], stride: Sequence[int],
     where = ix.const(storage_offset or 0)
     for d, s in zip(dims(len(size)), stride, strict=True):
         where = where + d * s
+    low, high = ix.bounds(where, extents(tuple(size)))
+    if total(size) and not 0 <= low <= high < total(x.shape):
+        raise Unsupported(b.op, f"elements {low} to {high} of a tensor of {total(x.shape)}", b.source)
     return b.remap(flat, [where], tuple(size))
 
 
@@ -343,19 +349,21 @@ def _pad_dim(b: Builder, x: Value, dim: int, before: int, extent: int, value: Sc
 def pad(b: Builder, x: Value, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Value:
     if mode == "constant":
         return constant_pad(b, x, pad, value or 0)
+    if mode == "circular":  # what wraps is the cropped tensor
+        x, pad = constant_pad(b, x, [min(p, 0) for p in pad]), [max(p, 0) for p in pad]
     for k, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
         dim = x.rank - 1 - k
         n = x.shape[dim]
         place = ix.var(f"d{dim}") + -before
-        if mode == "replicate":
-            place = place.max(0).min(n - 1)
-        elif mode == "circular":
+        if mode == "circular":
             place = (place + n * -(-before // n)) % n
         elif mode == "reflect":
-            low = place.max(place * -1)
-            place = low.min(low * -1 + 2 * (n - 1))
-        else:
+            distance = place.max(place * -1)
+            place = distance.min(distance * -1 + 2 * (n - 1))
+        elif mode != "replicate":
             raise Unsupported(b.op, f"mode={mode!r}", b.source)
+        # For reflect the clamp changes nothing, and shows that the place is in bounds.
+        place = place if mode == "circular" else place.max(0).min(n - 1)
         x = b.along(x, dim, place, n + before + after)
     return x
 
@@ -373,14 +381,13 @@ def triangle(keep_below: bool) -> Row:
 
 def rows() -> dict[str, Row]:
     """Torch op -> row."""
-    same = (
-        "alias clone contiguous detach lift_fresh lift_fresh_copy lift resolve_neg resolve_conj"
-    ).split()
+    same = ("alias clone contiguous detach lift_fresh lift_fresh_copy lift resolve_neg resolve_conj").split()
     table: dict[str, Row] = {f"aten.{op}.default": identity for op in same}
     return table | {
         "aten.reshape.default": reshape, "aten.view.default": view, "aten._unsafe_view.default": view,
         "aten.flatten.using_ints": flatten, "aten.unflatten.int": unflatten, "aten.ravel.default": flatten,
-        "aten.permute.default": permute, "aten.transpose.int": transpose, "aten.swapaxes.default": lambda b, x, axis0, axis1: transpose(b, x, axis0, axis1),
+        "aten.permute.default": permute, "aten.transpose.int": transpose,
+        "aten.swapaxes.default": lambda b, x, axis0, axis1: transpose(b, x, axis0, axis1),
         "aten.t.default": t, "aten.numpy_T.default": numpy_t, "aten.mT.default": matrix_t, "aten.matrix_H.default": matrix_t,
         "aten.movedim.int": movedim, "aten.movedim.intlist": movedim,
         "aten.expand.default": expand, "aten.expand_as.default": expand_as, "aten.view_as.default": view_as,

@@ -117,7 +117,13 @@ def convolution(
 
 
 def _spread(
-    b: Builder, x: Value, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], extra: Sequence[int]
+    b: Builder,
+    x: Value,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    extra: Sequence[int],
 ) -> Value:
     """``x`` with stride - 1 zeros between elements, and padded so that a plain convolution gives the transposed one."""
     for k, (size, s, p, d, more) in enumerate(zip(kernel, stride, padding, dilation, extra, strict=True)):
@@ -146,7 +152,14 @@ def _pooled_extent(extent: int, kernel: int, stride: int, padding: int, dilation
 
 
 def _windows(
-    b: Builder, x: Value, kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], space: Sequence[int], fill: float
+    b: Builder,
+    x: Value,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    space: Sequence[int],
+    fill: float,
 ) -> Value:
     """(*lead, *space, *kernel): the windows of the last dims, ``fill`` outside the input."""
     n = len(kernel)

@@ -69,7 +69,7 @@ def convert(x: Array, dtype: str, float64: bool = False) -> Array:
     """``cast`` of Tensor IR: float to int truncates (narrow ints by way of i32), to bool is ``!= 0``."""
     to = dtype_of(dtype, float64)
     if dtype == "bool":
-        return x != 0
+        return np.asarray(x != 0)
     if dtype in ("u8", "i8", "i16") and x.dtype.kind not in "iub":
         x = x.astype(np.int32)
     return x.astype(to)

@@ -1,11 +1,11 @@
 """Tensor IR as text, one node a line, and back.
 
-    x: f32[4,8] = input
-    softmax_max: f32[4] = reduce max(x) over 1
-    softmax_view: f32[4,8] = softmax_max[d0]
-    softmax_sub: f32[4,8] = sub(x, softmax_view)
-    picked: f32[3,8] = table[g0, d1] where ids
-    return softmax_sub, x_1 -> x
+x: f32[4,8] = input
+softmax_max: f32[4] = reduce max(x) over 1
+softmax_view: f32[4,8] = softmax_max[d0]
+softmax_sub: f32[4,8] = sub(x, softmax_view)
+picked: f32[3,8] = table[g0, d1] where ids
+return softmax_sub, x_1 -> x
 """
 
 from __future__ import annotations

@@ -98,10 +98,11 @@ def _index(program: Program, name: str, node: IndexMap | Gather) -> None:
         _require(i.dtype == "i64" and (i.shape == node.shape or isinstance(i, Const)), name, f"g{k} is not i64 of the node's shape")
     extents = {f"d{k}": n for k, n in enumerate(node.shape)}
     data = {f"g{k}" for k in range(len(indices))}
-    for k, i in enumerate(node.index):
-        _require(ix.variables(i) <= extents.keys() | data, name, f"coordinate {i} names an unknown variable")
-        if total(node.shape) and not ix.variables(i) & data:
-            _in_bounds(name, i, extents, arg.shape[k])
+    for k, coordinate in enumerate(node.index):
+        named = ix.variables(coordinate)
+        _require(named <= extents.keys() | data, name, f"coordinate {coordinate} names an unknown variable")
+        if total(node.shape) and not named & data:
+            _in_bounds(name, coordinate, extents, arg.shape[k])
 
 
 def _in_bounds(name: str, i: Idx, extents: dict[str, int], extent: int) -> None:
