@@ -144,6 +144,7 @@ class _Run:
                 for variant, count in ran.report.num_matches_per_rule.items():
                     self.matches[variant.partition(".")[0]] += count
                 if (limit := _exceeded(self.limits, dict(printed.sizes), self.start)) is not None:
+                    self.execute("(run-schedule (saturate (run analysis)))")
                     return limit
         return None
 

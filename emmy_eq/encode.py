@@ -93,6 +93,16 @@ def _summands(used: Set[str]) -> Iterator[str]:
         yield '(rule ((Summand v k) (= v (Div a b))) ((Summand a k)) :ruleset analysis :name "analysis.numerator")'
 
 
+def _constants(used: Set[str]) -> Iterator[str]:
+    """Constant terms are folded by `emmy_eq.fold` and rewritten by no rule: 0 is the sum of 0 * n for every n, without end."""
+    for name in sorted({"Add", "Sub", "Mul", "Div"} & used):
+        facts = f"(= v ({name} a b)) (= a (Lit d x)) (= b (Lit e y)) (= f (free v))"
+        yield f'(rule ({facts}) ((subsume ({name} a b))) :ruleset analysis :name "constant.{name}")'
+    if "Reduce" in used:
+        facts = "(= v (Reduce m a k)) (= a (Lit d x)) (= f (free v))"
+        yield f'(rule ({facts}) ((subsume (Reduce m a k))) :ruleset analysis :name "constant.Reduce")'
+
+
 def _union(masks: Sequence[str]) -> str:
     text = masks[0]
     for mask in masks[1:]:
@@ -128,6 +138,7 @@ def signature(text: str) -> str:
         sets = f"(set (free v) {free.format(*cells, **names)}) (set (dtype v) {dtype.format(*cells, **names)})"
         facts = [f"(= v ({name} {' '.join(cells)}))", *facts]
         lines.append(f'(rule ({" ".join(facts)}) ({sets}) :ruleset analysis :name "analysis.{name}")')
+    lines += _constants(used)
     lines += _summands(used) if "Summand" in used else ()
     lines.append('(rule ((= d (dtype v)) (!= (& d (- d 1)) 0)) ((Conflict v)) :ruleset analysis :name "canary.dtype")')
     lines.append('(rule ((= v (Lit d a)) (= v (Lit d b)) (!= a b)) ((Conflict v)) :ruleset analysis :name "canary.constants")')

@@ -41,6 +41,8 @@ def _line(tables: Tables, dtype: str, node: ENode, literals: Mapping[Any, int], 
     if node.op == "count":
         bits = terms.to_bits(dtype, axes.points(node.attr))
         yield f"(union (Count {encode.code(dtype)} {node.attr}) {encode.literal(dtype, bits)})"
+    if node.op == "reduce" and node.children[0] in literals:
+        yield from _reduced(dtype, *node.attr, literals[node.children[0]], axes)
     if not (node.op in _REAL or node.op in _CHOICES or node.op == "sqrt") or not all(c in literals for c in node.children):
         return
     dtypes = [encode.dtype_of(tables.dtype[c]) for c in node.children]
@@ -52,6 +54,21 @@ def _line(tables: Tables, dtype: str, node: ENode, literals: Mapping[Any, int], 
     head = f"Cast {encode.code(dtype)}" if node.op == "cast" else encode.constructor(node.op)
     inner = " ".join(encode.literal(d, literals[c]) for d, c in zip(dtypes, node.children, strict=True))
     yield f"(union ({head} {inner}) {encode.literal(dtype, int.from_bytes(result.array.tobytes(), 'little'))})"
+
+
+def _reduced(dtype: str, monoid: str, mask: int, bits: int, axes: AxisTable) -> Iterator[str]:
+    """The union for a constant reduced over the axes of ``mask``."""
+    value, points = terms.from_bits(dtype, bits), axes.points(mask)
+    if monoid == "sum" and math.isfinite(value):
+        exact = Fraction(float(value)) * points
+        found = terms.from_bits(dtype, terms.to_bits(dtype, float(exact)))
+        if not math.isfinite(found) or Fraction(float(found)) != exact:
+            return
+    elif monoid in ("max", "min", "any", "all") and points:
+        found = value
+    else:
+        return
+    yield f'(union (Reduce "{monoid}" {encode.literal(dtype, bits)} {mask}) {encode.literal(dtype, terms.to_bits(dtype, found))})'
 
 
 def _is_exact(op: str, values: Sequence[Any], result: Any) -> bool:

@@ -19,6 +19,7 @@ from emmy_eq.lower.builder import Builder, Value
 from emmy_eq.lower.products import matmul
 from emmy_eq.readback import Inconsistent
 from emmy_eq.rule import Equation, Rounding, rewrite, rule
+from emmy_eq.terms import to_bits
 from emmy_eq.to_terms import to_terms
 from emmy_eq.verify.audit import audit
 
@@ -194,6 +195,17 @@ def test_constants_fold() -> None:
     x = b.input("x", (8,), "f32")
     s = saturated(b, b.apply("mul", x, b.apply("sub", 3.0, b.apply("sqrt", b.full((8,), 4.0, "f32")))), accuracy="strict")
     assert members(s, s.roots[0], "load")  # x * 1 is x
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, 3.0])
+def test_a_sum_of_constants_folds_and_does_not_grow(value: float) -> None:
+    # 0 = sum of 0 * n for every n: rewritten as other products are, a constant 0 never ends.
+    b = Builder()
+    total = b.reduce("sum", b.apply("mul", b.full((4, 6), value, "f32"), 2.0), [0, 1])
+    s = saturated(b, total, b.reduce("sum", b.apply("mul", b.input("x", (4, 6), "f32"), value), [0]))
+    assert s.report.saturated
+    assert {n.attr for n in members(s, s.roots[0], "lit")} == {to_bits("f32", 48 * value)}
+    assert audit(s) is None
 
 
 def test_limits_are_reported() -> None:
