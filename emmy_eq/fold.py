@@ -42,7 +42,8 @@ def _line(tables: Tables, dtype: str, node: ENode, literals: Mapping[Any, int], 
         bits = terms.to_bits(dtype, axes.points(node.attr))
         yield f"(union (Count {encode.code(dtype)} {node.attr}) {encode.literal(dtype, bits)})"
     if node.op == "reduce" and node.children[0] in literals:
-        yield from _reduced(dtype, *node.attr, literals[node.children[0]], axes)
+        monoid, mask = node.attr
+        yield from _reduced(dtype, monoid, mask, literals[node.children[0]], axes)
     if not (node.op in _REAL or node.op in _CHOICES or node.op == "sqrt") or not all(c in literals for c in node.children):
         return
     dtypes = [encode.dtype_of(tables.dtype[c]) for c in node.children]
