@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -31,16 +32,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # `emmy-eq ... | head`: the flush at exit stays silent
         return 0
     except EmmyError as error:
-        if options.debug:
-            raise
-        print(f"emmy-eq: {error}", file=sys.stderr)
-        return error.exit_code
+        return failed(str(error), error.exit_code, options.debug)
     except Exception as error:
-        if options.debug:
-            raise
-        text = str(error).strip().partition("\n")[0]
-        print(f"emmy-eq: a fault of the compiler: {type(error).__name__}: {text} (--debug shows where)", file=sys.stderr)
-        return 1
+        first = str(error).strip().partition("\n")[0]
+        return failed(f"A fault of the compiler: {type(error).__name__}: {first} (--debug shows where).", 1, options.debug)
+
+
+def failed(text: str, code: int, debug: bool) -> int:
+    """One paragraph, or the traceback with it."""
+    if debug:
+        traceback.print_exc()
+    print(f"emmy-eq: {text}", file=sys.stderr)
+    return code
 
 
 def parser() -> argparse.ArgumentParser:

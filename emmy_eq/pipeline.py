@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from emmy_eq import tensor_ir as tensors
     from emmy_eq import torch_ir as captured
     from emmy_eq.codegen.kernel_ir import Kernel
-    from emmy_eq.codegen.schedule import Schedule
     from emmy_eq.codegen.tile_ir import Tile
     from emmy_eq.egraph import Saturated
     from emmy_eq.extract.plan import Plan
@@ -79,7 +78,10 @@ class Compiled:
     @stage
     def torch_ir(self) -> captured.Program:
         assert self.import_torch is not None
-        return self._source()
+        program = self._source()
+        if not program.outputs:
+            raise InvalidInput("the program", "neither its result nor an input that it writes holds a tensor")
+        return program
 
     @stage
     def tensor_ir(self) -> tensors.Program:
@@ -113,9 +115,11 @@ class Compiled:
 
     @stage
     def tile_ir(self) -> tuple[Tile, ...]:
-        from emmy_eq.codegen import tile_ir
+        from emmy_eq.codegen import schedule, tile_ir
+        from emmy_eq.codegen.families import schedules
 
-        return tuple(tile_ir.to_tile(kernel, self.schedule_of(kernel)) for kernel in self.loop_ir.kernels)
+        stated = {name: schedule.parse(row) for name, row in self._rows().items()}
+        return tuple(tile_ir.to_tile(k, stated.get(k.name) or schedules(k, self.target)[0]) for k in self.launched)
 
     @stage
     def kernel_ir(self) -> tuple[Kernel, ...]:
@@ -148,14 +152,23 @@ class Compiled:
         other.__dict__["terms"] = self.terms
         return other
 
-    def schedule_of(self, kernel: loops.Kernel) -> Schedule:
-        """The row that the options give ``kernel``, else its family's default."""
-        from emmy_eq.codegen import schedule
-        from emmy_eq.codegen.families import schedules
+    @property
+    def launched(self) -> tuple[loops.Kernel, ...]:
+        """The kernels that write something; an output without elements needs none."""
+        return tuple(k for k in self.loop_ir.kernels if any(0 not in b.shape for b in k.outputs))
 
-        given = self.options.schedule
-        row = given if isinstance(given, str) or given is None else given.get(kernel.name)
-        return schedules(kernel, self.target)[0] if row is None else schedule.parse(row)
+    def _rows(self) -> dict[str, str]:
+        """Schedule rows by kernel that the options state; raises `InvalidInput` for one that has no kernel."""
+        given, names = self.options.schedule, [k.name for k in self.launched]
+        if given is None:
+            return {}
+        if isinstance(given, str) and len(names) != 1:
+            raise InvalidInput("the schedule", f"it does not say which of the kernels {', '.join(names)} it is for")
+        rows = {names[0]: given} if isinstance(given, str) else dict(given)
+        for name in rows:
+            if name not in names:
+                raise InvalidInput("the schedule", f"there is no kernel {name!r}; the kernels are {', '.join(names)}")
+        return rows
 
     def show(self, view: str) -> str:
         """The program in one of `VIEWS`; the same text on every run."""

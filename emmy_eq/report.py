@@ -176,9 +176,8 @@ def outcome(found: Outcome) -> str:
     rows = [[str(n), f"{r.dtype}{list(r.shape)}", r.preview] for n, r in enumerate(found.outputs)]
     parts = [f"Ran on {where}.", table(["output", "type", "first values"], rows)]
     if any(r.error is not None for r in found.outputs):
-        checks = [
-            [str(n), *(f"{x:.2e}" for x in (r.error, r.eager_error, r.limit)), "ok" if r.passed else "FAILS"] for n, r in enumerate(found.outputs)
-        ]
+        verdicts = [[f"{x:.2e}" for x in (r.error, r.eager_error, r.limit)] + ["ok" if r.passed else "FAILS"] for r in found.outputs]
+        checks = [[str(n), *verdict] for n, verdict in enumerate(verdicts)]
         parts.append(table(["output", "error against float64", "eager's", "limit", "verdict"], checks))
     if found.times:
         times = [[name, f"{t.hot:.2f}", f"{t.cold:.2f}"] for name, t in found.times.items()]
