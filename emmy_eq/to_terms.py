@@ -10,7 +10,7 @@ index, down to inputs and loads of reductions.  The substitution never passes a 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from emmy_eq import index as ix
 from emmy_eq import terms as tm
@@ -23,8 +23,16 @@ from emmy_eq.terms import Axis, AxisTable, InputBuf, Result, Stored, TermProgram
 CONE_LIMIT = 128  # nodes that a fused alternative may compute again
 UNBOUNDED = 1 << 62  # extent of a data-dependent coordinate
 
-Index = tuple[Idx, ...]
-_Read = Callable[[int, Index], Val]
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a tensor is read: a coordinate a dim, in which ``g0, g1, ...`` name the i64 ``values``."""
+
+    index: tuple[Idx, ...]
+    values: tuple[Val, ...] = ()
+
+
+_Read = Callable[[int, _Place], Val]
 
 
 def to_terms(program: Program) -> TermProgram:
@@ -80,7 +88,7 @@ class _Lowering:
         self.simple: dict[Idx, Idx] = {}
         self.stored: dict[int, Stored] = {}
         self.cones = _cones(program)
-        self.lowered: dict[tuple[int, Index], Val] = {}
+        self.lowered: dict[tuple[int, _Place], Val] = {}
         self.equal: dict[Val, Val] = {}
 
     def run(self) -> TermProgram:
@@ -104,9 +112,9 @@ class _Lowering:
     def mask(axes: Sequence[Axis]) -> int:
         return sum(a.bit for a in axes)
 
-    def own(self, n: int) -> Index:
-        """The coordinates of node ``n`` at its own axes."""
-        return tuple(self.position(dim) for dim in self.dims[n])
+    def own(self, n: int) -> _Place:
+        """Node ``n`` at its own axes."""
+        return _Place(tuple(self.position(dim) for dim in self.dims[n]))
 
     def position(self, axes: Sequence[Axis]) -> Idx:
         """The coordinate along a dim made of ``axes``."""
@@ -137,20 +145,17 @@ class _Lowering:
         return self.compute(n, self.own(n), self.read)
 
     def reduction(self, n: int, node: Reduce) -> Val:
-        kept = iter(self.own(n))
-        over = [a for d in sorted(node.dims) for a in self.dims[node.arg][d]]
-        if node.op not in ("argmax", "argmin"):
-            index = tuple(self.position(axes) if d in node.dims else next(kept) for d, axes in enumerate(self.dims[node.arg]))
-            return tm.reduce(node.op, self.read(node.arg, index), self.mask(over))
-        if not over:
-            return tm.number("i64", 0)
-        named = {a: a for a in over}
-        if over != sorted(over, key=lambda a: a.id):  # the flat position counts in id order: reduce over axes made for this read
-            named = {a: self.fresh(a, n) for a in over}
-        index = tuple(
-            self.position([named[a] for a in axes]) if d in node.dims else next(kept) for d, axes in enumerate(self.dims[node.arg])
-        )
-        return tm.argreduce(node.op, self.read(node.arg, index), self.mask(tuple(named.values())))
+        over = {d: list(self.dims[node.arg][d]) for d in sorted(node.dims)}
+        flat = [a for axes in over.values() for a in axes]
+        position = node.op in ("argmax", "argmin")
+        if position and flat != sorted(flat, key=lambda a: a.id):  # it counts in id order: reduce over axes made for this read
+            over = {d: [self.fresh(a, n) for a in axes] for d, axes in over.items()}
+        kept = iter(self.own(n).index)
+        index = tuple(self.position(over[d]) if d in over else next(kept) for d in range(len(self.dims[node.arg])))
+        operand, mask = self.read(node.arg, _Place(index)), self.mask([a for axes in over.values() for a in axes])
+        if not position:
+            return tm.reduce(node.op, operand, mask)
+        return tm.argreduce(node.op, operand, mask) if mask else tm.number("i64", 0)
 
     def fresh(self, axis: Axis, n: int) -> Axis:
         try:
@@ -160,90 +165,82 @@ class _Lowering:
         self.extents[new.name] = new.extent
         return new
 
-    def compute(self, n: int, index: Index, read: _Read) -> Val:
-        """Elementwise node or Gather ``n`` at ``index``, its operands through ``read``."""
+    def compute(self, n: int, place: _Place, read: _Read) -> Val:
+        """Elementwise node or Gather ``n`` at ``place``, its operands through ``read``."""
         node = self.nodes[n]
-        if isinstance(node, Elementwise):
-            args = [read(a, index if self.nodes[a].shape else ()) for a in node.args]
-            return tm.cast(args[0], node.dtype) if node.op == "cast" else tm.apply(node.op, *args)
-        assert isinstance(node, Gather)
-        return self.gather(node.arg, self.composed(node, index), tuple(tm.cast(read(a, index), "i64") for a in node.indices))
+        if isinstance(node, Gather):
+            values = tuple(tm.cast(read(a, place), "i64") for a in node.indices)
+            return read(node.arg, self.composed(node, place, values))
+        assert isinstance(node, Elementwise)
+        args = [read(a, place) for a in node.args]
+        return tm.cast(args[0], node.dtype) if node.op == "cast" else tm.apply(node.op, *args)
 
-    def read(self, n: int, index: Index) -> Val:
-        """Node ``n`` at ``index``: a load; where it is renamed and ``n`` is cheap, the fused alternative is noted as equal."""
-        return self.source(n, index, self.renamed)
+    def read(self, n: int, place: _Place) -> Val:
+        """Node ``n`` at ``place``: a load; where it is renamed and ``n`` is cheap, the fused alternative is noted as equal."""
+        return self.source(n, place, self.renamed)
 
-    def renamed(self, n: int, index: Index) -> Val:
-        load = self.load(self.stored[n], n, index)
+    def renamed(self, n: int, place: _Place) -> Val:
+        load = self.load(self.stored[n], self.coordinates(n, place), place.values)
         if not tm.is_pointwise(load, self.table) and self.cones[n] and load not in self.equal:
-            self.equal[load] = self.again(n, index)
+            self.equal[load] = self.again(n, place)
         return load
 
-    def again(self, n: int, index: Index) -> Val:
-        """Cheap node ``n`` computed at ``index`` down to inputs, reductions, and tensors that ``index`` does not rename."""
-        key = (n, index)
+    def again(self, n: int, place: _Place) -> Val:
+        """Cheap node ``n`` computed at ``place`` down to inputs, reductions, and tensors that ``place`` does not rename."""
+        key = (n, place)
         if key not in self.lowered:
-            self.lowered[key] = self.compute(n, index, lambda arg, at: self.source(arg, at, self.inner))
+            self.lowered[key] = self.compute(n, place, lambda arg, at: self.source(arg, at, self.inner))
         return self.lowered[key]
 
-    def inner(self, n: int, index: Index) -> Val:
-        load = self.load(self.stored[n], n, index)
-        return load if tm.is_pointwise(load, self.table) or not self.cones[n] else self.again(n, index)
+    def inner(self, n: int, place: _Place) -> Val:
+        load = self.load(self.stored[n], self.coordinates(n, place), place.values)
+        return load if tm.is_pointwise(load, self.table) or not self.cones[n] else self.again(n, place)
 
-    def through(self, n: int, index: Index) -> tuple[int, Index]:
-        """The node and index that a read of ``n`` at ``index`` comes to after index maps."""
+    def composed(self, node: IndexMap | Gather, place: _Place, values: tuple[Val, ...] = ()) -> _Place:
+        """Where the operand of ``node`` is read when ``node`` is read at ``place``; ``values`` are those of its own ``g0, g1, ...``."""
+        to = {f"d{d}": x for d, x in enumerate(place.index)}
+        to |= {f"g{k}": ix.var(f"g{k + len(place.values)}") for k in range(len(values))}
+        pairs = zip(node.index, self.nodes[node.arg].shape, strict=True)  # a dim of one element has one coordinate, data-dependent or not
+        index = tuple(self.simplify(ix.substitute(x, to)) if extent != 1 else ix.const(0) for x, extent in pairs)
+        return _Place(index, place.values + values)
+
+    def source(self, n: int, place: _Place, stored: _Read) -> Val:
+        """Node ``n`` at ``place``, through index maps; a computed tensor goes to ``stored``."""
         node = self.nodes[n]
+        if 0 in node.shape:  # no element is ever read, and an index of none need not be in bounds
+            return tm.number(node.dtype, 0)
         while isinstance(node, IndexMap):
-            n, index = node.arg, self.composed(node, index)
+            n, place = node.arg, self.composed(node, place)
             node = self.nodes[n]
-        return n, index
-
-    def composed(self, node: IndexMap | Gather, index: Index) -> Index:
-        at = {f"d{d}": x for d, x in enumerate(index)}
-        return tuple(self.simplify(ix.substitute(x, at)) for x in node.index)
-
-    def source(self, n: int, index: Index, stored: _Read) -> Val:
-        """Node ``n`` at ``index``; a computed tensor goes to ``stored``."""
-        if 0 in self.nodes[n].shape:  # no element is ever read, and an index of none need not be in bounds
-            return tm.number(self.nodes[n].dtype, 0)
-        n, index = self.through(n, index)
-        node = self.nodes[n]
         if isinstance(node, Const):
             return tm.lit(node.dtype, node.bits)
         if isinstance(node, Iota):
-            return tm.cast(tm.iota(index[0], self.table.mask(index[0])), node.dtype)
+            return tm.cast(_arithmetic(place.index[0], place.values, self.table), node.dtype)
         if isinstance(node, Input):
-            return self.load(InputBuf(node.name, node.shape, node.dtype), n, index)
-        return stored(n, index)
+            return self.load(InputBuf(node.name, node.shape, node.dtype), place.index, place.values)
+        return stored(n, place)
 
-    def load(self, buf: InputBuf | Stored, n: int, index: Index, indices: tuple[Val, ...] = ()) -> Val:
-        """Element ``index`` of node ``n``'s buffer; coordinates of a stored value are those of its axes, ascending."""
-        idxs = index if isinstance(buf, InputBuf) else self.coordinates(n, index)
-        mask = 0
+    def load(self, buf: InputBuf | Stored, idxs: tuple[Idx, ...], values: tuple[Val, ...]) -> Val:
+        """``buf`` at ``idxs``, with those of ``values`` that they name."""
+        mask, used = 0, set[str]()
         for x in idxs:
             mask |= self.table.mask(x)
-        return tm.load(buf, idxs, mask, indices)
+            used |= ix.variables(x)
+        kept = [k for k in range(len(values)) if f"g{k}" in used]
+        if kept != list(range(len(values))):
+            to = {f"g{k}": ix.var(f"g{new}") for new, k in enumerate(kept)}
+            idxs = tuple(self.simplify(ix.substitute(x, to)) for x in idxs)
+        return tm.load(buf, idxs, mask, tuple(values[k] for k in kept))
 
-    def coordinates(self, n: int, index: Index) -> Index:
+    def coordinates(self, n: int, place: _Place) -> tuple[Idx, ...]:
+        """``place`` as one coordinate for each axis of node ``n``, ascending id."""
         at: dict[int, Idx] = {}
-        for x, axes in zip(index, self.dims[n], strict=True):
+        for x, axes in zip(place.index, self.dims[n], strict=True):
             for k, axis in enumerate(reversed(axes)):
                 last = k == len(axes) - 1
                 at[axis.id] = x if last else self.simplify(x % axis.extent)
                 x = x if last else self.simplify(x // axis.extent)
         return tuple(at[i] for i in sorted(at))
-
-    def gather(self, n: int, index: Index, indices: tuple[Val, ...]) -> Val:
-        """Node ``n`` at data-dependent ``index``; a computed operand is always read from its buffer."""
-        if 0 in self.nodes[n].shape:
-            return tm.number(self.nodes[n].dtype, 0)
-        n, index = self.through(n, index)
-        node = self.nodes[n]
-        if isinstance(node, Const):
-            return tm.lit(node.dtype, node.bits)
-        if isinstance(node, Iota):
-            return tm.cast(_arithmetic(index[0], indices, self.table), node.dtype)
-        return self.load(InputBuf(node.name, node.shape, node.dtype) if isinstance(node, Input) else self.stored[n], n, index, indices)
 
 
 _ROWS = {"add": "add", "mul": "mul", "floordiv": "floordiv", "mod": "mod", "min": "minimum", "max": "maximum"}
@@ -270,7 +267,7 @@ def _live(program: Program) -> set[int]:
 def _cones(program: Program) -> list[bool]:
     """Which nodes are cheap: an elementwise cone of at most `CONE_LIMIT` nodes down to inputs, reductions and scans.
 
-    A Gather is a load and its coordinates; what it reads from stays in memory.
+    A Gather is a load at data-dependent coordinates; where its operand's cone is too large, it reads that from memory.
     """
     cones: list[frozenset[int] | None] = []
     for n, node in enumerate(program.nodes):
@@ -281,6 +278,7 @@ def _cones(program: Program) -> list[bool]:
             cones.append(frozenset())
             continue
         below = [cones[a] for a in (node.args if isinstance(node, Elementwise) else node.indices)]
+        below += [cones[node.arg] or frozenset()] if isinstance(node, Gather) else []
         cone = frozenset({n}).union(*(c for c in below if c is not None))
         cones.append(None if None in below or len(cone) > CONE_LIMIT else cone)
     return [bool(c) for c in cones]

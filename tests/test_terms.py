@@ -101,6 +101,26 @@ def test_gather_reads_rows_by_value(computed: bool) -> None:
     assert any(len(v.args) == 1 for v in tm.topological([terms.results[0].val]) if v.op == "load")
 
 
+def test_gather_from_a_cone_has_a_fused_form() -> None:
+    b = Builder()
+    x, target = b.input("x", (5, 3), "f32"), b.input("target", (5,), "i64")
+    top = b.reduce("max", x, [1], True)
+    picked = b.gather(b.apply("sub", x, top), [ix.var("d0"), ix.var("g0")], [target], (5,))
+    again = b.gather(b.apply("neg", picked), [ix.var("g0")], [b.apply("mod", target, 3)], (5,))
+    terms = check(program(b, picked, again))
+    (first, fused), (_, nested) = terms.equalities
+    assert tm.show(fused).splitlines()[-1] == "x[a0, g0; g0 = target[a0]] - t0[a0]"
+    assert "x[g0, g1; g0 = " in tm.show(nested)
+    assert first.args == (tm.load(InputBuf("target", (5,), "i64"), (ix.var("a0"),), 1),)
+
+
+def test_gather_along_a_dim_of_one_element_reads_that_element() -> None:
+    b = Builder()
+    x = b.apply("exp", b.input("x", (3, 1), "f32"))
+    at = b.apply("mod", b.input("at", (2,), "i64"), 1)
+    check(program(b, b.apply("neg", b.gather(b.apply("neg", x), [ix.const(1), ix.var("g0")], [at], (2,)))))
+
+
 def test_gather_of_an_arange_is_arithmetic() -> None:
     b = Builder()
     at = b.input("at", (4,), "i64")
