@@ -71,6 +71,26 @@ def load(
     return lambda given: executable(*(given[name] for name in names))
 
 
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """What an argument has to be."""
+
+    name: str
+    shape: torch.Size
+    dtype: torch.dtype
+
+    def usable(self, x: torch.Tensor, device: int) -> torch.Tensor:
+        """``x`` as kernels may read it: dense, and aligned for vectors."""
+        if x.get_device() != device:
+            raise InvalidInput(f"input {self.name}", f"is on {x.device}, the first one on cuda:{device}")
+        if x.shape != self.shape or x.dtype != self.dtype:
+            raise InvalidInput(f"input {self.name}", f"must be {self.dtype} {list(self.shape)}, not {x.dtype} {list(x.shape)}")
+        if x.is_neg():
+            x = x.resolve_neg()
+        x = x.contiguous()
+        return x.clone() if x.data_ptr() % _POINTER_ALIGN else x
+
+
 class Executable:
     """``executable(*inputs) -> outputs`` on the inputs' device and the current stream.
 
@@ -80,15 +100,16 @@ class Executable:
 
     def __init__(self, program: Program) -> None:
         self.program = program
+        self._inputs = tuple(_Input(b.name, torch.Size(b.shape), torch_dtype(b.dtype)) for b in program.inputs)
         self._loaded: dict[int, _Loaded] = {}
         self._lock = threading.Lock()
 
     def __call__(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
-        if len(inputs) != len(self.program.inputs):
-            raise InvalidInput("arguments", f"{len(self.program.inputs)} are needed, not {len(inputs)}")
+        if len(inputs) != len(self._inputs):
+            raise InvalidInput("arguments", f"{len(self._inputs)} are needed, not {len(inputs)}")
         device = self._device(inputs)
-        given = [_usable(b, x, device) for b, x in zip(self.program.inputs, inputs, strict=True)]
-        if device == torch.cuda.current_device():
+        given = [wanted.usable(x, device) for wanted, x in zip(self._inputs, inputs, strict=True)]
+        if device == torch._C._cuda_getDevice():
             return self._run(device, given)
         with torch.cuda.device(device):
             return self._run(device, given)
@@ -115,7 +136,7 @@ class Executable:
         if not inputs:
             return torch.cuda.current_device()
         if not inputs[0].is_cuda:
-            raise InvalidInput(f"input {self.program.inputs[0].name}", f"is on {inputs[0].device}, not on a CUDA device")
+            raise InvalidInput(f"input {self._inputs[0].name}", f"is on {inputs[0].device}, not on a CUDA device")
         return inputs[0].get_device()
 
     def _run(self, device: int, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -126,105 +147,130 @@ class Executable:
             return loaded.run(given)
 
 
-def _usable(b: Buffer, x: torch.Tensor, device: int) -> torch.Tensor:
-    """``x`` as kernels may read it: dense, and aligned for vectors."""
-    if x.get_device() != device:
-        raise InvalidInput(f"input {b.name}", f"is on {x.device}, the first one on cuda:{device}")
-    if tuple(x.shape) != b.shape or x.dtype != torch_dtype(b.dtype):
-        raise InvalidInput(f"input {b.name}", f"must be {b.dtype}{list(b.shape)}, not {x.dtype} {list(x.shape)}")
-    if x.is_neg() or x.is_conj():
-        x = x.resolve_neg().resolve_conj()
-    x = x.contiguous()
-    return x.clone() if x.data_ptr() % _POINTER_ALIGN else x
-
-
 class _Loaded:
-    """The program on one device."""
+    """The program on one device.
+
+    A call fills one table of addresses: inputs, outputs, then parts of the arena (temps and scratch), then counters (zeroed
+    scratch).  Launches know their arguments by place in that table.
+    """
 
     def __init__(self, program: Program, device: int) -> None:
         _check_arch(program.arch, device)
-        self.program, self.device = program, torch.device("cuda", device)
-        self.arena: dict[str, int] = {}  # offset of each temp and scratch buffer
-        self.arena_size = 0
-        outputs = {b.name for b in program.outputs}
+        self.device = torch.device("cuda", device)
+        self.inputs = len(program.inputs)
+        self.places = {b.name: i for i, b in enumerate(program.inputs)}
+        self.outputs: list[tuple[torch.Size, torch.dtype, int | None]] = []  # and the input that it is a copy of
+        self.results: list[tuple[int, torch.Size]] = []  # which output, seen in which shape
+        self._place_outputs(program)
+        first = self.inputs + len(self.outputs)
+        self.arena = _Layout(first)
         for b in program.temps:
-            if b.name not in outputs:
-                self._reserve(b.name, prod(b.shape) * itemsize(b.dtype))
-        self.launches = [_Bound(launch, i, self) for i, launch in enumerate(program.launches)]
-        self.counters: dict[int, torch.Tensor] = {}  # zeroed scratch by stream: kernels on two streams must not share it
-        self.counter_size = sum(bound.zeroed_size for bound in self.launches)
+            if b.name not in self.places:
+                self.places[b.name] = self.arena.add(prod(b.shape) * itemsize(b.dtype))
+        scratch = [{p.name: self._own(p) for p in launch.kernel.params if p.kind == "scratch"} for launch in program.launches]
+        self.counters = _Layout(self.arena.end)
+        zeroed = [{p.name: self.counters.add(_size(p)) for p in launch.kernel.params if p.kind == "zeroed"} for launch in program.launches]
+        self.launches = [
+            _Bound(launch, {n: self.places[b] for n, b in launch.arguments.items()} | own | zero)
+            for launch, own, zero in zip(program.launches, scratch, zeroed, strict=True)
+        ]
+        self.zeros: dict[int, torch.Tensor] = {}  # by stream: kernels on two streams must not share counters
+        self.table: list[int] = []  # that the launches' arguments are packed for
 
-    def _reserve(self, name: str, size: int) -> None:
-        self.arena[name] = self.arena_size
-        self.arena_size += -(-size // _ARENA_ALIGN) * _ARENA_ALIGN
+    def _place_outputs(self, program: Program) -> None:
+        numbers: dict[str, int] = {}
+        for b in program.outputs:
+            if b.name not in numbers:
+                numbers[b.name] = len(self.outputs)
+                source = self.places.get(b.name)
+                self.outputs.append((torch.Size(b.shape), torch_dtype(b.dtype), source))
+                self.places.setdefault(b.name, self.inputs + numbers[b.name])
+            self.results.append((numbers[b.name], torch.Size(b.shape)))
 
-    def scratch(self, launch: int, p: ir.Param) -> str:
-        """The arena's name for a kernel's own scratch."""
-        name = f"{launch}.{p.name}"
-        self._reserve(name, p.size * itemsize(p.dtype))
-        return name
+    def _own(self, p: ir.Param) -> int:
+        return self.arena.add(_size(p))
 
     def run(self, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         stream: int = torch._C._cuda_getCurrentRawStream(self.device.index)
-        inputs = {b.name: x for b, x in zip(self.program.inputs, given, strict=True)}
-        made: dict[str, torch.Tensor] = {}
-        for b in self.program.outputs:
-            if b.name not in made:
-                source = inputs.get(b.name)
-                made[b.name] = torch.empty(b.shape, dtype=torch_dtype(b.dtype), device=self.device) if source is None else source.clone()
-        addresses = {name: x.data_ptr() for name, x in (inputs | made).items()}
-        arena = torch.empty(self.arena_size, dtype=torch.uint8, device=self.device) if self.arena_size else None
-        if arena is not None:
-            base = arena.data_ptr()
-            addresses.update((name, base + offset) for name, offset in self.arena.items())
-        counters = self._counters(stream) if self.counter_size else 0
+        made = [
+            torch.empty(shape, dtype=dtype, device=self.device) if source is None else given[source].clone()
+            for shape, dtype, source in self.outputs
+        ]
+        table = [x.data_ptr() for x in given]
+        table += [x.data_ptr() for x in made]
+        if self.arena.size:
+            # Held by this frame until all is launched; torch's allocator hands it on in stream order.
+            arena = torch.empty(self.arena.size, dtype=torch.uint8, device=self.device)
+            table += self.arena.addresses(arena)
+        if self.counters.size:
+            zeros = self._zeros(stream)
+            table += self.counters.addresses(zeros)
+        if table != self.table:
+            self.table = table
+            for bound in self.launches:
+                bound.pack(table)
         for bound in self.launches:
-            bound.launch(addresses, counters, stream)
-            counters += bound.zeroed_size
-        return [made[b.name].view(b.shape) for b in self.program.outputs]
+            bound.launch(stream)
+        return [made[i] if made[i].shape == shape else made[i].view(shape) for i, shape in self.results]
 
-    def _counters(self, stream: int) -> int:
-        found = self.counters.get(stream)
+    def _zeros(self, stream: int) -> torch.Tensor:
+        found = self.zeros.get(stream)
         if found is None:
-            found = torch.zeros(self.counter_size, dtype=torch.uint8, device=self.device)
+            found = torch.zeros(self.counters.size, dtype=torch.uint8, device=self.device)
             # Inside a capture this is a node of the graph, whose memory pool must not serve calls outside of it.
             if not torch.cuda.is_current_stream_capturing():
-                self.counters[stream] = found
-        return found.data_ptr()
+                self.zeros[stream] = found
+        return found
+
+
+class _Layout:
+    """Parts of one allocation; ``first`` is the place of the first part in the table of addresses."""
+
+    def __init__(self, first: int) -> None:
+        self.end, self.size = first, 0
+        self.offsets: list[int] = []
+
+    def add(self, size: int) -> int:
+        """The place of a new part."""
+        self.offsets.append(self.size)
+        self.size += -(-max(size, 1) // _ARENA_ALIGN) * _ARENA_ALIGN
+        self.end += 1
+        return self.end - 1
+
+    def addresses(self, memory: torch.Tensor) -> list[int]:
+        base = memory.data_ptr()
+        return [base + offset for offset in self.offsets]
+
+
+def _size(p: ir.Param) -> int:
+    return p.size * itemsize(p.dtype)
 
 
 class _Bound:
-    """A launch with its function and packed arguments.  Slots: one address a parameter, then one descriptor a tensor map."""
+    """A launch with its function and packed arguments: one address a parameter, then one descriptor a tensor map."""
 
-    def __init__(self, launch: Launch, number: int, loaded: _Loaded) -> None:
-        self.kernel = launch.kernel
-        self.names: list[str | None] = []  # of the buffer in each slot; None: zeroed scratch
-        self.zeroed: list[int] = []  # offset in this launch's counters, by slot that is None
-        self.zeroed_size = 0
-        for p in self.kernel.params:
-            if p.kind == "zeroed":
-                self.names.append(None)
-                self.zeroed.append(self.zeroed_size)
-                self.zeroed_size += -(-p.size * itemsize(p.dtype) // _ARENA_ALIGN) * _ARENA_ALIGN
-            else:
-                self.names.append(loaded.scratch(number, p) if p.kind == "scratch" else launch.arguments[p.name])
-        self.slots = (ctypes.c_uint64 * len(self.names))()
-        where = [ctypes.addressof(self.slots) + 8 * i for i in range(len(self.names))]
-        self.maps = [tensor_map.Descriptor(m, [p.name for p in self.kernel.params].index(m.buffer)) for m in self.kernel.maps]
+    def __init__(self, launch: Launch, places: Mapping[str, int]) -> None:
+        kernel = launch.kernel
+        names = [p.name for p in kernel.params]
+        self.places = [places[name] for name in names]
+        self.slots = (ctypes.c_uint64 * max(1, len(names)))()
+        where = [ctypes.addressof(self.slots) + 8 * i for i in range(len(names))]
+        self.maps = [tensor_map.Descriptor(m, names.index(m.buffer)) for m in kernel.maps]
         self.packed = (ctypes.c_void_p * max(1, len(where) + len(self.maps)))(*where, *(m.address for m in self.maps))
-        self.pointer = ctypes.addressof(self.packed)
-        self.shared = dynamic_shared(self.kernel)
-        self.function = _function(launch, self.shared)
+        shared = dynamic_shared(kernel)
+        self.function = _function(launch, shared)  # CuPy's object, which keeps the module
+        self.shape = (self.function.ptr, *kernel.grid, kernel.threads, 1, 1, shared)
         self.launch_kernel = _driver().launchKernel
+        self.pointer = ctypes.addressof(self.packed)
 
-    def launch(self, addresses: Mapping[str, int], counters: int, stream: int) -> None:
-        offsets = iter(self.zeroed)
-        for i, name in enumerate(self.names):
-            self.slots[i] = counters + next(offsets) if name is None else addresses[name]
+    def pack(self, table: Sequence[int]) -> None:
+        for i, place in enumerate(self.places):
+            self.slots[i] = table[place]
         for m in self.maps:
             m.point_at(self.slots[m.slot])
-        grid = self.kernel.grid
-        self.launch_kernel(self.function.ptr, *grid, self.kernel.threads, 1, 1, self.shared, stream, self.pointer, 0)
+
+    def launch(self, stream: int) -> None:
+        self.launch_kernel(*self.shape, stream, self.pointer, 0)
 
 
 def _driver() -> Any:
@@ -234,7 +280,7 @@ def _driver() -> Any:
 
 
 def _function(launch: Launch, shared: int) -> Any:
-    """CuPy's function object, which keeps its module; loaded into the current device's context."""
+    """Loaded into the current device's context."""
     from cupy.cuda.function import Module
 
     module = Module()

@@ -323,7 +323,8 @@ _SPECIAL: dict[str, Callable[[list[str], str], bool]] = {
 
 _CHECKS: dict[type, Callable[[_Checker, Any, dict[str, str]], None]] = {
     ir.Let: _Checker.let, ir.Declare: _Checker.declare, ir.Set: _Checker.set, ir.Load: _Checker.load, ir.Store: _Checker.store,
-    ir.Shuffle: _Checker.shuffle, ir.Atomic: _Checker.atomic, ir.Role: _Checker.role, ir.Barrier: _Checker.barrier, ir.SetMaxRegs: _Checker.registers,
+    ir.Shuffle: _Checker.shuffle, ir.Atomic: _Checker.atomic, ir.Role: _Checker.role, ir.Barrier: _Checker.barrier,
+    ir.SetMaxRegs: _Checker.registers,
     ir.CpAsync: _Checker.cp_async, ir.MbarInit: _Checker.mbarrier, ir.MbarExpect: _Checker.mbarrier,
     ir.MbarArrive: _Checker.mbarrier, ir.MbarWait: _Checker.mbarrier, ir.TmaLoad: _Checker.mbarrier, ir.TmaStore: _Checker.tma,
     ir.Ldmatrix: _Checker.matrix, ir.Stmatrix: _Checker.matrix, ir.Mma: _Checker.mma, ir.Wgmma: _Checker.wgmma,

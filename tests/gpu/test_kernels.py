@@ -26,7 +26,11 @@ def executable(sample: Sample) -> Executable:
     kernel, target = sample.kernel, here()
     if lacks(kernel, target):
         pytest.skip(f"{target} lacks {', '.join(lacks(kernel, target))}")
-    launch = Launch(kernel, nvrtc.compile_cubin(cuda.source(kernel, target), target.arch), {p.name: p.name for p in kernel.params})
+    launch = Launch(
+        kernel,
+        nvrtc.compile_cubin(cuda.source(kernel, target), target.arch),
+        {p.name: p.name for p in kernel.params if p.kind in ("input", "output")},
+    )
     inputs, outputs = (tuple(Buffer(p.name, (p.size,), p.dtype) for p in kernel.params if p.kind == kind) for kind in ("input", "output"))
     return Executable(Program((launch,), inputs, (), outputs, target.arch))
 
