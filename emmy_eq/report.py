@@ -62,7 +62,7 @@ def rule(chosen: Sequence[Rule]) -> str:
     paragraphs = []
     for r in chosen:
         paragraphs.append(f"{r.name}   {r.rounding.name.lower()}, phase {r.phase}, {r.source}")
-        paragraphs += [indent(text, "    ") for text in (str(r), r.doc, r.to_egglog())]
+        paragraphs += [indent(text, "    ") for text in (str(r), r.doc, "\n".join(r.to_egglog()))]
     return "\n\n".join(paragraphs)
 
 
