@@ -135,9 +135,7 @@ def graph_module(program: torch_ir.Program) -> fx.GraphModule:
         return torch_ir.torch_dtype(x) if key == "dtype" and isinstance(x, str) else x
 
     for node in program.nodes:
-        _, name, overload = node.op.split(".")
-        op = getattr(getattr(torch.ops.aten, name), overload)
-        values.append(graph.call_function(op, (), {k: resolve(k, v) for k, v in node.arguments}))
+        values.append(graph.call_function(torch_ir.operator(node.op), (), {k: resolve(k, v) for k, v in node.arguments}))
     graph.output(tuple(resolve("", o.value) for o in program.outputs))
     return fx.GraphModule(torch.nn.Module(), graph)
 

@@ -136,6 +136,14 @@ def _text(x: Any, names: Sequence[str], program: Program) -> str:
     return f"{names[x.node]}.{x.output}" if several else names[x.node]
 
 
+def operator(op: str) -> Any:
+    """Torch's callable for an overload's name (``aten.softmax.int``)."""
+    import torch
+
+    namespace, name, overload = op.split(".")
+    return getattr(getattr(getattr(torch.ops, namespace), name), overload)
+
+
 def run(program: Program, inputs: Mapping[str, torch.Tensor] | None = None) -> list[torch.Tensor]:
     """The outputs, by torch eager, in order; ``inputs`` default to the examples."""
     import torch
@@ -150,8 +158,7 @@ def run(program: Program, inputs: Mapping[str, torch.Tensor] | None = None) -> l
 
     with torch.no_grad():
         for node in program.nodes:
-            _, name, overload = node.op.split(".")
-            call = getattr(getattr(torch.ops.aten, name), overload)
+            call = operator(node.op)
             # Keywords bind by schema name; a dtype is spelled as torch's own object.
             found = call(**{k: torch_dtype(v) if k == "dtype" and isinstance(v, str) else resolve(v) for k, v in node.arguments})
             values.append(tuple(found) if isinstance(found, tuple | list) else (found,))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 
 from emmy_eq import loop_ir
 from emmy_eq.codegen import tile_ir
@@ -27,6 +28,7 @@ class Family:
     rows: Callable[[Facts, Target], Iterator[Schedule]]
 
 
+@cache
 def families() -> dict[str, Family]:
     """The families by name, in the order in which they are asked."""
     found = (
