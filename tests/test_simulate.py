@@ -117,6 +117,7 @@ def put(register: str, at: Idx = TID) -> ir.Stmt:
     return ir.Store((register,), "i32", "global", "o", at)
 
 
+FIRST = (ir.Cmp(TID, "==", const(0)),)
 X = ir.Load(("x0",), "i32", "global", "x", TID)
 
 
@@ -144,6 +145,25 @@ def test_a_block_that_reads_anothers_store_races() -> None:
     body = (X, put("x0", var("bx") * 64 + TID), ir.Load(("y",), "i32", "global", "o", TID), put("y", TID + 128))
     s = small(*body)
     assert fault(s, replace(s.kernel, grid=(2, 1, 1))).kind == "race"
+
+
+def test_a_lane_that_arrives_for_its_warp_waits_for_the_warp_first() -> None:
+    def kernel(*between: ir.Stmt) -> Sample:
+        last = ir.If((ir.Cmp(var("before"), "==", const(1)),), (
+            ir.Fence("device"), ir.Load(("y",), "i32", "global", "left", TID, cache="cg"), put("y"),
+            ir.Store((ir.Lit("i32", 0),), "i32", "global", "seen", const(0), FIRST),
+        ))  # fmt: skip
+        s = small(
+            X, ir.Store(("x0",), "i32", "global", "left", var("bx") * 32 + TID), ir.Fence("device"), *between,
+            ir.Atomic("old", "i32", "add", "global", "seen", const(0), ir.Lit("i32", 1), FIRST),
+            ir.Store(("old",), "i32", "shared", "s", const(0), FIRST), ir.Barrier(), ir.Load(("before",), "i32", "shared", "s", const(0)),
+            last, threads=32,
+        )  # fmt: skip
+        scratch = (ir.Param("left", "i32", 64, "scratch"), ir.Param("seen", "i32", 1, "zeroed"))
+        return replace(s, kernel=replace(s.kernel, grid=(2, 1, 1), params=s.kernel.params + scratch))
+
+    assert fault(kernel(), kernel().kernel).kind == "race"
+    assert result(kernel(ir.WarpSync()))[:32].tolist() == list(range(32))
 
 
 def test_uninitialized_memory_is_poison() -> None:

@@ -24,7 +24,7 @@ class Clocks:
         self.known = np.zeros((blocks, warps, warps + 2), np.int32)
         self.fenced = np.zeros((blocks, warps, warps + 2), np.int32)  # what is visible to other blocks, as far as the warp knows
         self.lane_fenced = np.zeros((blocks, 32 * warps), np.int32)  # the time of each thread's own last fence
-        self.lane_joined = np.zeros((blocks, 32 * warps), np.int32)  # the same, as of the last barrier
+        self.lane_joined = np.zeros((blocks, 32 * warps), np.int32)  # the same, as of its warp's last synchronization
         self.proxied = np.zeros((blocks, warps), np.int32)  # up to when a warp's stores are visible to the async proxy
         self.engine_time = np.zeros(blocks, np.int32)
 
@@ -32,6 +32,8 @@ class Clocks:
         """All that these warps did is ordered before what they do next."""
         self.known[b, w, w] = self.time[b, w]
         self.time[b, w] += 1
+        lanes = 32 * np.asarray(w)[..., None] + np.arange(32)
+        self.lane_joined[np.asarray(b)[..., None], lanes] = self.lane_fenced[np.asarray(b)[..., None], lanes]
 
     def join(self, full: Array) -> None:
         """A barrier of the warps marked in ``full`` (blocks, warps); a block without any is not touched."""
@@ -40,20 +42,15 @@ class Clocks:
         for table in (self.known, self.fenced):
             top = np.where(full[:, :, None], table, 0).max(axis=1)
             table[b, w] = top[b]
-        threads = np.repeat(full, 32, axis=1)
-        self.lane_joined[threads] = self.lane_fenced[threads]
 
     def fence(self, active: Array) -> None:
-        """A device fence by ``active`` (blocks, warps, lanes).  A lone lane covers its own stores and what was ordered before it."""
-        some, full = active.any(axis=2), active.all(axis=2)
+        """A device fence by ``active`` (blocks, warps, lanes): it covers a lane's own stores and what was ordered before it."""
         b, w, lane = np.nonzero(active)
         self.lane_fenced[b, 32 * w + lane] = self.time[b, w]
-        b, w = np.nonzero(some)
+        b, w = np.nonzero(active.any(axis=2))
         self.fenced[b, w] = np.maximum(self.fenced[b, w], self.known[b, w])
         self.known[b, w, self.outside] = 2 * (self.known[b, w, self.outside] > 0)
         self.time[b, w] += 1
-        b, w = np.nonzero(full)
-        self.fenced[b, w, w] = self.time[b, w] - 1
 
     def proxy_fence(self, full: Array, some: Array) -> None:
         b, w = np.nonzero(some)
