@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from importlib.machinery import PathFinder
 from typing import Any
 
-from emmy_eq import encode
+from emmy_eq import encode, signature
 from emmy_eq.rule import Phase, Rounding, Rule
 from emmy_eq.terms import Axis, AxisTable, InputBuf, Result, TermProgram
 
@@ -99,9 +99,9 @@ def saturate(program: TermProgram, rules: Sequence[Rule], limits: Limits = Limit
     encoded = encode.encode(program)
     texts = [text for r in rules for text in r.to_egglog(encoded.reals)]
     lines = "\n".join(encoded.lines)
-    body = "\n".join([*(f"(ruleset {p})" for p in Phase), *encode.applicable(texts, lines), lines])
+    body = "\n".join([*(f"(ruleset {p})" for p in Phase), *signature.applicable(texts, lines), lines])
     run = _Run(bindings().EGraph(), limits, start)
-    run.execute(encode.signature(body) + "\n" + body)
+    run.execute(signature.signature(body) + "\n" + body)
     while True:
         stopped = run.to_fixpoint()
         tables = readback.tabulate(run.graph, encoded, program.axes)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from emmy_eq import encode, named, ops, terms
+from emmy_eq import named, ops, signature, terms
 from emmy_eq.egraph import ENode
 from emmy_eq.readback import Tables
 from emmy_eq.terms import AxisTable
@@ -32,7 +32,7 @@ def foldings(tables: Tables, axes: AxisTable) -> list[str]:
         for cls, members in tables.nodes.items()
         if cls not in literals
         for node in members
-        for line in _line(tables, encode.dtype_of(tables.dtype[cls]), node, literals, axes)
+        for line in _line(tables, signature.dtype_of(tables.dtype[cls]), node, literals, axes)
     )
     return sorted(set(lines))
 
@@ -40,21 +40,21 @@ def foldings(tables: Tables, axes: AxisTable) -> list[str]:
 def _line(tables: Tables, dtype: str, node: ENode, literals: Mapping[Any, int], axes: AxisTable) -> Iterator[str]:
     if node.op == "count":
         bits = terms.to_bits(dtype, axes.points(node.attr))
-        yield f"(union (Count {encode.code(dtype)} {node.attr}) {encode.literal(dtype, bits)})"
+        yield f"(union (Count {signature.code(dtype)} {node.attr}) {signature.literal(dtype, bits)})"
     if node.op == "reduce" and node.children[0] in literals:
         monoid, mask = node.attr
         yield from _reduced(dtype, monoid, mask, literals[node.children[0]], axes)
     if not (node.op in _REAL or node.op in _CHOICES or node.op == "sqrt") or not all(c in literals for c in node.children):
         return
-    dtypes = [encode.dtype_of(tables.dtype[c]) for c in node.children]
+    dtypes = [signature.dtype_of(tables.dtype[c]) for c in node.children]
     values = [terms.from_bits(d, literals[c]) for d, c in zip(dtypes, node.children, strict=True)]
     args = [named.scalar(v, d) for v, d in zip(values, dtypes, strict=True)]
     result = named.cast(args[0], dtype) if node.op == "cast" else named.apply(node.op, *args)
     if not _is_exact(node.op, values, result.array[()]):
         return
-    head = f"Cast {encode.code(dtype)}" if node.op == "cast" else encode.constructor(node.op)
-    inner = " ".join(encode.literal(d, literals[c]) for d, c in zip(dtypes, node.children, strict=True))
-    yield f"(union ({head} {inner}) {encode.literal(dtype, int.from_bytes(result.array.tobytes(), 'little'))})"
+    head = f"Cast {signature.code(dtype)}" if node.op == "cast" else signature.constructor(node.op)
+    inner = " ".join(signature.literal(d, literals[c]) for d, c in zip(dtypes, node.children, strict=True))
+    yield f"(union ({head} {inner}) {signature.literal(dtype, int.from_bytes(result.array.tobytes(), 'little'))})"
 
 
 def _reduced(dtype: str, monoid: str, mask: int, bits: int, axes: AxisTable) -> Iterator[str]:
@@ -69,7 +69,7 @@ def _reduced(dtype: str, monoid: str, mask: int, bits: int, axes: AxisTable) -> 
         found = value
     else:
         return
-    yield f'(union (Reduce "{monoid}" {encode.literal(dtype, bits)} {mask}) {encode.literal(dtype, terms.to_bits(dtype, found))})'
+    yield f'(union (Reduce "{monoid}" {signature.literal(dtype, bits)} {mask}) {signature.literal(dtype, terms.to_bits(dtype, found))})'
 
 
 def _is_exact(op: str, values: Sequence[Any], result: Any) -> bool:

@@ -1,6 +1,6 @@
 """A rule as an egglog rule: the algebra's reading as patterns.
 
-The constructors' names and columns are those of `emmy_eq.encode`.
+The constructors' names and columns are those of `emmy_eq.signature`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from emmy_eq import encode, terms
+from emmy_eq import signature, terms
 from emmy_eq.algebra import Axes, Val
 from emmy_eq.rule import Kind, Rule
 
@@ -32,7 +32,7 @@ class _Premises:
 
     def require_dtype(self, of: str) -> None:
         self.has_constants = True
-        fact = f"(= (dtype {of}) {encode.code(self.dtype)})"
+        fact = f"(= (dtype {of}) {signature.code(self.dtype)})"
         if fact not in self.facts:
             self.facts.append(fact)
 
@@ -68,7 +68,7 @@ class NamePattern:
     text: str
 
     def is_float(self) -> str:
-        return f"(!= (& {self.text} {encode.FLOATS}) 0)"
+        return f"(!= (& {self.text} {signature.FLOATS}) 0)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Pattern(Val):
         return type(self)(text, self.premises)
 
     def _op(self, name: str, *others: Self) -> Self:
-        return self._new(f"({encode.constructor(name)} {' '.join(x.text for x in (self, *others))})")
+        return self._new(f"({signature.constructor(name)} {' '.join(x.text for x in (self, *others))})")
 
     def _reduce(self, monoid: Any, k: Any) -> Self:
         return self._new(f"(Reduce {_name(monoid)} {self.text} {k.text})")
@@ -92,15 +92,15 @@ class Pattern(Val):
         return self._new(f"(Twist {_name(name)} {self.text} {v.text} {k.text})")
 
     def cast(self, dtype: Any) -> Self:
-        return self._new(f"(Cast {dtype.text if isinstance(dtype, NamePattern) else encode.code(dtype)} {self.text})")
+        return self._new(f"(Cast {dtype.text if isinstance(dtype, NamePattern) else signature.code(dtype)} {self.text})")
 
     def like(self, value: float) -> Self:
         self.premises.require_dtype(self.text)
-        return self._new(encode.literal(self.premises.dtype, terms.to_bits(self.premises.dtype, value)))
+        return self._new(signature.literal(self.premises.dtype, terms.to_bits(self.premises.dtype, value)))
 
     def count(self, k: Any) -> Self:
         self.premises.require_dtype(self.text)
-        return self._new(f"(Count {encode.code(self.premises.dtype)} {k.text})")
+        return self._new(f"(Count {signature.code(self.premises.dtype)} {k.text})")
 
     def stored(self, m: Any) -> Self:
         return self._new(f"(Read {self.text} {m.text})")
@@ -113,10 +113,10 @@ class Pattern(Val):
         return AxesPattern(self.premises.free(self.text))
 
     def is_float(self) -> str:
-        return f"(!= (& (dtype {self.text}) {encode.REALS}) 0)"
+        return f"(!= (& (dtype {self.text}) {signature.REALS}) 0)"
 
     def has_dtype(self, dtype: Any) -> str:
-        return f"(= (dtype {self.text}) {dtype.text if isinstance(dtype, NamePattern) else encode.code(dtype)})"
+        return f"(= (dtype {self.text}) {dtype.text if isinstance(dtype, NamePattern) else signature.code(dtype)})"
 
 
 def _name(x: Any) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from emmy_eq import encode, ops, terms
+from emmy_eq import encode, ops, signature, terms
 from emmy_eq import index as ix
 from emmy_eq.egraph import ENode, Report, Saturated, Seam
 from emmy_eq.errors import EmmyError
@@ -53,7 +53,7 @@ def read(tables: Tables, program: TermProgram, encoded: encode.Encoding, report:
     return Saturated(
         classes=classes,
         free=tuple(tables.free[cls] for cls in number),
-        dtype=tuple(encode.dtype_of(tables.dtype[cls]) for cls in number),
+        dtype=tuple(signature.dtype_of(tables.dtype[cls]) for cls in number),
         roots=tuple(number[c] for c in roots),
         seams=tuple(Seam(name, number[c], axes) for name, c, axes in seams),
         axes=program.axes,
@@ -65,7 +65,7 @@ def read(tables: Tables, program: TermProgram, encoded: encode.Encoding, report:
 
 def tabulate(graph: Any, encoded: encode.Encoding, axes: AxisTable) -> Tables:
     """All of ``graph``; ``count`` members stand beside the literals that `emmy_eq.fold` gives them, and end here."""
-    ops_by_constructor = {encode.constructor(name): name for name in ops.ops()}
+    ops_by_constructor = {signature.constructor(name): name for name in ops.ops()}
     cells: dict[Any, Any] = {}
 
     def cell(sort: str, value: Any) -> Any:
@@ -186,7 +186,7 @@ def _check(cls: Any, tables: Tables, digest: Mapping[Any, bytes]) -> None:
     constants = [n for n in members if n.op == "lit"]
     if bits & (bits - 1) == 0 and len({n.attr for n in constants}) < 2:
         return
-    why = "two constants" if bits & (bits - 1) == 0 else f"dtypes {' and '.join(d for d in ops.DTYPES if bits & encode.code(d))}"
+    why = "two constants" if bits & (bits - 1) == 0 else f"dtypes {' and '.join(d for d in ops.DTYPES if bits & signature.code(d))}"
     first, *rest = constants if bits & (bits - 1) == 0 else members
     raise Inconsistent(why, _show(first, bits, tables, digest, 4), _show(rest[-1], bits, tables, digest, 4))
 
@@ -196,7 +196,7 @@ def _show(node: ENode, bits: int, tables: Tables, digest: Mapping[Any, bytes], d
     if depth == 0:
         return "..."
     if node.op == "lit" and bits & (bits - 1) == 0:
-        dtype = encode.dtype_of(bits)
+        dtype = signature.dtype_of(bits)
         return f"{dtype}({terms.from_bits(dtype, node.attr)})"
     children = []
     for c in node.children:
