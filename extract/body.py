@@ -10,8 +10,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from hashlib import blake2b
-from math import ceil
+from math import ceil, prod
 
 from emmy_eq import index as ix
 from emmy_eq import terms as tm
@@ -47,12 +48,9 @@ class Extractor:
     def __init__(self, graph: EGraph, target: Target, names: Mapping[int, str]) -> None:
         self.graph, self.target, self.names = graph, target, names
         self.axes = graph.sat.axes
-        self.sizes: dict[int, int] = {}
-
-    def points(self, mask: int) -> int:
-        if mask not in self.sizes:
-            self.sizes[mask] = self.axes.points(mask)
-        return self.sizes[mask]
+        self.points = cache(self.axes.points)
+        self.weights: dict[tuple[int, int], int] = {}  # by option and parallel axes
+        self.keys: dict[tuple[object, ...], bytes] = {}
 
     def body(self, root: int, parallel: int, stop: frozenset[int], one_pass: bool) -> Body | None:
         """The cheapest term for ``root`` in a kernel over the axes ``parallel``, reading the classes of ``stop`` from memory.
@@ -64,17 +62,16 @@ class Extractor:
         weights: list[int] = []  # by position in ``order``
         waiting: dict[int, list[tuple[int, Option]]] = {}  # by child: options that need it
         missing: dict[int, int] = {}
-        heap: list[tuple[int, bytes, int, int, int]] = []
-        pending: list[Option | None] = []
+        heap: list[tuple[int, bytes, int, int]] = []
+        pending: list[tuple[Option | None, int, int]] = []  # option, weight, classes below it
 
         def push(c: int, option: Option | None) -> None:
             weight = self.weight(c, option, parallel, stop)
-            below = 0
-            for child in option.children if option is not None else ():
-                below |= settled[child].below
-            key = self.key(c, option, settled)
-            heapq.heappush(heap, (weight + _total(below, weights), key, c, len(pending), weight))
-            pending.append(option)
+            children = [settled[x] for x in option.children] if option is not None else []
+            key = self.key(c, option, children)
+            cost, below = _union(children, weights)
+            heapq.heappush(heap, (weight + cost, key, c, len(pending)))
+            pending.append((option, weight, below))
 
         found = {root}
         queue = [root]
@@ -95,14 +92,11 @@ class Extractor:
                 if not children:
                     push(c, option)
         while heap and root not in settled:
-            cost, key, c, n, weight = heapq.heappop(heap)
+            cost, key, c, n = heapq.heappop(heap)
             if c in settled:
                 continue
-            chosen = pending[n]
-            below = 1 << len(order)
-            for child in chosen.children if chosen is not None else ():
-                below |= settled[child].below
-            settled[c] = _Choice(chosen, cost, below, key)
+            chosen, weight, below = pending[n]
+            settled[c] = _Choice(chosen, cost, below | 1 << len(order), key)
             order.append(c)
             weights.append(weight)
             for user, waiter in waiting.get(c, ()):
@@ -113,39 +107,53 @@ class Extractor:
 
     def weight(self, c: int, option: Option | None, parallel: int, stop: frozenset[int]) -> int:
         """Femtoseconds that computing class ``c`` so adds."""
-        t, free = self.target, self.graph.sat.free[c]
-        size = itemsize(self.graph.sat.dtype[c])
+        t = self.target
         if option is None:
-            return 1 + round(self.points(free) * size / t.dram_bandwidth * 1e15)
+            return 1 + round(self.points(self.graph.sat.free[c]) * itemsize(self.graph.sat.dtype[c]) / t.dram_bandwidth * 1e15)
+        # A renamed read of what is not stored yet brings a kernel of its own.
+        extra = round(t.launch_seconds * 1e15) if option.stored >= 0 and option.stored not in stop else 0
+        known = (id(option), parallel)
+        if known not in self.weights:
+            self.weights[known] = 1 + round(self.seconds(c, option, parallel) * 1e15)
+        return self.weights[known] + extra
+
+    def seconds(self, c: int, option: Option, parallel: int) -> float:
+        t, free = self.target, self.graph.sat.free[c]
         if option.op == "lit":
-            return 1
+            return 0.0
         if option.op == "load":
             points = self.points(free)
             if option.stored < 0:
                 points = min(points, _elements(option.attr[0]))
-            kernel = t.launch_seconds if option.stored >= 0 and option.stored not in stop else 0.0
-            return 1 + round((points * size / t.dram_bandwidth + kernel) * 1e15)
+            return points * itemsize(self.graph.sat.dtype[c]) / t.dram_bandwidth
         row = ops().get(option.op)
         rate = t.sfu_rate if row is not None and row.unit == "sfu" else t.flops["fma"] / 2
         for child in option.children if option.mask else ():
             free |= self.graph.sat.free[child]
         free |= option.mask
-        repeats = ceil(self.points(parallel & ~free) / SHARED)
-        return 1 + round(self.points(free) * repeats * (row.cost if row is not None else 1.0) / rate * 1e15)
+        # Axis by axis, which is little: whether recomputing pays is for the plan to find out, by not storing.
+        repeats = prod(ceil(a.extent / SHARED) for a in self.axes.of(parallel & ~free))
+        return self.points(free) * repeats * (row.cost if row is not None else 1.0) / rate
 
-    def key(self, c: int, option: Option | None, settled: Mapping[int, _Choice]) -> bytes:
+    def key(self, c: int, option: Option | None, children: Sequence[_Choice]) -> bytes:
         """Decides ties by what is computed: a digest that names neither inputs nor classes."""
+        known = (c if option is None else id(option), *(x.key for x in children))
+        if known not in self.keys:
+            self.keys[known] = _digest(*self.note(c, option, [x.key for x in children]))
+        return self.keys[known]
+
+    def note(self, c: int, option: Option | None, keys: list[bytes]) -> tuple[object, ...]:
+        dtype = self.graph.sat.dtype[c]
         if option is None:
-            return _digest("stored", self.graph.sat.dtype[c])
-        children = [settled[x].key for x in option.children]
+            return "stored", dtype
         alike = [option.children.index(x) for x in option.children]
         if option.op in ops() and ops()[option.op].commutative:
-            children.sort()
+            keys.sort()
         if option.op == "load":
             idxs = option.attr if option.stored >= 0 else option.attr[1]
             shape = () if option.stored >= 0 else option.attr[0].shape
-            return _digest("load", self.graph.sat.dtype[c], shape, ", ".join(map(ix.show, idxs)), *children)
-        return _digest(option.op, self.graph.sat.dtype[c], str(option.attr), option.mask, alike, *children)
+            return "load", dtype, shape, ", ".join(map(ix.show, idxs)), keys
+        return option.op, dtype, str(option.attr), option.mask, alike, keys
 
     def build(self, root: int, settled: Mapping[int, _Choice], order: list[int]) -> Body:
         values: dict[int, Val] = {}
@@ -202,13 +210,20 @@ def _elements(buf: InputBuf) -> int:
     return n
 
 
-def _total(below: int, weights: list[int]) -> int:
-    total = 0
-    while below:
-        low = below & -below
-        total += weights[low.bit_length() - 1]
-        below ^= low
-    return total
+def _union(children: Sequence[_Choice], weights: Sequence[int]) -> tuple[int, int]:
+    """What the terms of ``children`` cost together, classes that they share counted once, and their classes."""
+    cost, below = 0, 0
+    for choice in sorted(children, key=lambda x: -x.cost):
+        if not below:
+            cost, below = choice.cost, choice.below
+            continue
+        new = choice.below & ~below
+        below |= new
+        while new:
+            low = new & -new
+            cost += weights[low.bit_length() - 1]
+            new ^= low
+    return cost, below
 
 
 def _digest(*parts: object) -> bytes:

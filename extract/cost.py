@@ -42,6 +42,14 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
+class _Work:
+    """What stands in one block: loads as (bytes, axes), and operations."""
+
+    loads: list[tuple[int, int]]
+    lets: list[Let]
+
+
+@dataclass(frozen=True, slots=True)
 class _Product:
     """A sum of products of two values, each of which lacks a parallel axis of the other."""
 
@@ -73,7 +81,8 @@ class _Meter:
         self.again = 0  # bytes that further passes read
         self.l2 = 0
         self.deep = 1.0
-        self.traffic(self.block(kernel.body, 0, 0, 0), 0, 0)
+        self.absorbed: set[str] = set()
+        self.settle(self.block(kernel.body, 0, 0, 0), 0, 0)
 
     def points(self, mask: int) -> int:
         n = 1
@@ -102,37 +111,42 @@ class _Meter:
     def repeats(self, depends: int, parallel: int, shared: int = SHARED) -> int:
         return ceil(self.points(parallel & ~depends) / shared)
 
-    def traffic(self, loads: Sequence[tuple[int, int]], parallel: int, used: int) -> None:
-        """L2 reads of ``loads`` (bytes, axes) for values that vary along the axes ``used``: a tile's loads are shared in the tile."""
-        for bytes_, depends in loads:
-            self.l2 += bytes_ * self.repeats(depends, parallel & used, TILE) * self.repeats(used, parallel)
+    def settle(self, work: _Work, parallel: int, used: int) -> None:
+        """Count a block's ``work`` for values that vary along the axes ``used``: what a tile of those needs is shared in the tile."""
+        again = self.repeats(used, parallel)
+        for bytes_, depends in work.loads:
+            self.l2 += bytes_ * self.repeats(depends, parallel & used, TILE) * again
+        for let in work.lets:
+            if let.name not in self.absorbed:
+                depends = self.depends[let.name]
+                self.count(let.op, let.dtype, self.points(depends) * self.repeats(depends, parallel & used) * again)
 
-    def block(self, body: Sequence[Stmt], parallel: int, folded: int, depth: int) -> list[tuple[int, int]]:
-        """``parallel``, ``folded``: axes of the loops and of the folds around; ``depth``: how many folds.  Returns the block's loads."""
-        loads: list[tuple[int, int]] = []
+    def block(self, body: Sequence[Stmt], parallel: int, folded: int, depth: int) -> _Work:
+        """``parallel``, ``folded``: axes of the loops and of the folds around; ``depth``: how many folds."""
+        work = _Work([], [])
         for stmt in body:
             if isinstance(stmt, Loop):
                 inner = parallel | self.bind(stmt.axes)
-                self.traffic(self.block(stmt.body, inner, folded, depth), inner, inner)
+                self.settle(self.block(stmt.body, inner, folded, depth), inner, inner)
             elif isinstance(stmt, Fold):
                 self.fold(stmt, parallel, folded, depth)
             elif isinstance(stmt, Load):
-                loads += self.load(stmt, parallel, folded)
+                work.loads.extend(self.load(stmt, parallel, folded))
             elif isinstance(stmt, Let):
-                self.let(stmt, parallel)
+                self.let(stmt)
+                if stmt.op != "lit":
+                    work.lets.append(stmt)
             else:
                 self.l2 += self.sizes[stmt.buffer]
-        return loads
+        return work
 
-    def let(self, stmt: Let, parallel: int) -> None:
+    def let(self, stmt: Let) -> None:
         self.lets[stmt.name] = stmt
         self.dtypes[stmt.name] = stmt.dtype
         depends = self.index((stmt.attr,)) if stmt.op == "iota" else 0
         for a in stmt.args:
             depends |= self.depends[a]
         self.depends[stmt.name] = depends
-        if stmt.op != "lit":
-            self.count(stmt.op, stmt.dtype, self.points(depends) * self.repeats(depends, parallel))
 
     def count(self, op: str, dtype: str, points: int) -> None:
         row = ops().get(op)
@@ -165,7 +179,7 @@ class _Meter:
         bound = self.bind(stmt.axes)
         if depth >= 2:
             self.deep = DEEP
-        loads = self.block(stmt.body, parallel, folded | bound, depth + 1)
+        work = self.block(stmt.body, parallel, folded | bound, depth + 1)
         used = 0
         for carry in stmt.carries:
             mask = bound
@@ -175,8 +189,8 @@ class _Meter:
             self.dtypes.update(zip(carry.results, carry.dtypes, strict=True))
             used |= mask
             self.carry(carry, bound, parallel, folded, depth)
-        self.traffic(loads, parallel, used)
-        self.traffic(self.block(stmt.observer, parallel | bound, folded, depth), parallel, parallel)
+        self.settle(work, parallel, used)
+        self.settle(self.block(stmt.observer, parallel | bound, folded, depth), parallel, parallel)
 
     def carry(self, carry: Carry, bound: int, parallel: int, folded: int, depth: int) -> None:
         if carry.kind == "twist":
@@ -186,9 +200,7 @@ class _Meter:
         depends = self.depends[arg] | bound
         let = self.lets.get(arg)
         if carry.name == "sum" and let is not None and let.op == "mul" and self.product(let.args, bound, parallel, folded, depth):
-            done = self.points(self.depends[arg]) * self.repeats(self.depends[arg], parallel)
-            self.slots["fma"] -= done  # the multiplication is part of the product
-            self.flops["fma"] -= done
+            self.absorbed.add(arg)  # the multiplication is part of the product
             return
         op = monoids()[carry.name].combine if carry.kind == "monoid" else "maximum"
         self.count(op, carry.dtypes[0], self.points(depends) * self.repeats(depends, parallel))

@@ -146,13 +146,12 @@ def _cuts(graph: EGraph) -> Iterator[int]:
 
 
 def _rebuilt(graph: EGraph, c: int) -> bool:
-    """Whether ``c`` is computed point by point from smaller dear values: storing those is better."""
-    if any(o.op in DEAR for o in graph.options[c]):
-        return False
-    sat = graph.sat
+    """Whether ``c`` is computed point by point from dear values that take less memory: storing those is better."""
+
+    def size(x: int) -> int:
+        return graph.sat.axes.points(graph.sat.free[x]) * itemsize(graph.sat.dtype[x])
 
     def smaller(o: Option) -> bool:
-        dear = [x for x in (*o.children, o.stored) if x >= 0 and graph.dear[x]]
-        return all(sat.axes.points(sat.free[x]) < sat.axes.points(sat.free[c]) for x in dear)
+        return o.stored < 0 and o.op not in DEAR and all(size(x) < size(c) for x in o.children if graph.dear[x])
 
-    return all(o.stored < 0 for o in graph.options[c]) and any(map(smaller, graph.options[c]))
+    return any(map(smaller, graph.options[c]))
