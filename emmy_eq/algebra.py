@@ -9,7 +9,7 @@ primes, with `emmy_eq.pattern.Printed` it is a line of mathematics.  A reading i
     a.sum(k), a.max(k), a.reduce(m, k)           reductions over an axis set; a.scan(m, k) is inclusive
     a.twist(name, v, k)                          sum over k of weight(a, key of a over k) * v, in one pass
     a.cast(dtype), a.like(1.0), a.stored(m)      conversion; a constant of a's dtype; a read of a stored over m
-    a.free, a.free_of(k), a.is_float()           facts about a; a guard is a conjunction of facts
+    a.free, a.free_of(k), a.has_dtype(d)         facts about a; a guard is a conjunction of facts
     k & j, k | j, k - j, k.disjoint(j)           axis sets
 """
 
@@ -90,10 +90,6 @@ class Val(ABC):
     @abstractmethod
     def free(self) -> Any:
         """The axes that this value may depend on."""
-
-    @abstractmethod
-    def is_float(self) -> Any:
-        """Guard: the dtype is f32 or f64, the types that real arithmetic is done in."""
 
     @abstractmethod
     def has_dtype(self, dtype: Any) -> Any:

@@ -115,9 +115,6 @@ class Printed(Val):
     def summed_over(self, k: Any) -> str:
         return f"it is summed over {k.text}"
 
-    def is_float(self) -> str:
-        return f"{self.text} is f32 or f64"
-
     def has_dtype(self, dtype: Any) -> str:
         return f"{self.text} is {dtype}"
 

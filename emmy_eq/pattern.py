@@ -112,9 +112,6 @@ class Pattern(Val):
     def free(self) -> AxesPattern:
         return AxesPattern(self.premises.free(self.text))
 
-    def is_float(self) -> str:
-        return f"(!= (& (dtype {self.text}) {signature.REALS}) 0)"
-
     def has_dtype(self, dtype: Any) -> str:
         return f"(= (dtype {self.text}) {dtype.text if isinstance(dtype, NamePattern) else signature.code(dtype)})"
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from emmy_eq.algebra import Axes, Val
+from emmy_eq.errors import InvalidInput
 from emmy_eq.ops import FLOATS
 
 
@@ -112,11 +113,18 @@ class Rule:
 
 
 def rule(rounding: Rounding, phase: Phase = Phase.ALGEBRA, name: str | None = None) -> Callable[[Callable[..., Equation]], Rule]:
-    """Make a `Rule` of a function; ``name`` and parameters with defaults are for rules that a loop makes from one function."""
+    """Make a `Rule` of a function; ``name`` and parameters with defaults are for rules that a loop makes from one function.
+
+    Raises `InvalidInput` where an argument's annotation is not a kind that patterns and draws know.
+    """
 
     def decorate(body: Callable[..., Equation]) -> Rule:
         hints = typing.get_type_hints(body)
-        args = tuple((p.name, _KINDS[hints[p.name]]) for p in inspect.signature(body).parameters.values() if p.default is p.empty)
+        names = [p.name for p in inspect.signature(body).parameters.values() if p.default is p.empty]
+        if untyped := [n for n in names if hints.get(n) not in _KINDS]:
+            kinds = ", ".join(kind.__name__ for kind in _KINDS)
+            raise InvalidInput(f"rule {name or body.__name__}", f"{' and '.join(untyped)} must be annotated with one of {kinds}")
+        args = tuple((n, _KINDS[hints[n]]) for n in names)
         code = body.__code__
         source = f"{Path(code.co_filename).name}:{code.co_firstlineno}"
         return Rule(name or body.__name__, inspect.getdoc(body) or "", rounding, phase, source, args, body)

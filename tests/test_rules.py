@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from emmy_eq import rules
 from emmy_eq.algebra import Axes, Val
+from emmy_eq.errors import InvalidInput
 from emmy_eq.rule import Equation, Int, Rounding, Rule, rewrite, rule
 from emmy_eq.verify.check import check_rule, refuted_in_field, residues
 from emmy_eq.verify.draws import draws
@@ -129,6 +130,14 @@ def never_applies(a: Val, k: Axes) -> Equation:
 def test_a_guard_that_never_holds_proves_nothing() -> None:
     verdict = check_rule(never_applies, 5)
     assert (verdict.holds, verdict.draws, verdict.layer) == (False, 0, None)
+
+
+def test_arguments_must_be_of_a_known_kind() -> None:
+    def body(a: Val, n: int) -> Equation:
+        return rewrite(a, a)
+
+    with pytest.raises(InvalidInput, match="n must be annotated with one of Val, Bool, Int, Axes, Monoid, Dtype"):
+        rule(Rounding.EXACT)(body)
 
 
 def test_a_rule_prints_as_mathematics_and_as_egglog() -> None:

@@ -145,9 +145,6 @@ class Residue(Val):
     def free(self) -> AxisSet:
         return AxisSet(self.mask, self.space.extents)
 
-    def is_float(self) -> bool:
-        return self.dtype in ("f32", "f64")
-
     def has_dtype(self, dtype: Any) -> bool:
         return bool(self.dtype == dtype)
 

@@ -69,9 +69,6 @@ class Floats(Val):
     def free(self) -> AxisSet:
         return AxisSet(sum(1 << int(a[1:]) for a in self.value.axes), self.extents)
 
-    def is_float(self) -> bool:
-        return self.dtype in ("f32", "f64")
-
     def has_dtype(self, dtype: Any) -> bool:
         return bool(self.dtype == dtype)
 
