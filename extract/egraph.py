@@ -7,7 +7,7 @@ hold a reduction or a scan and are not just a step on the way to a better place 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from emmy_eq import index as ix
@@ -67,6 +67,7 @@ class EGraph:
 def read(sat: Saturated) -> EGraph:
     """The options and cuts of ``sat``."""
     options = [list(_options(sat, c)) for c in range(len(sat.classes))]
+    _read_casts(sat, options)
     graph = EGraph(sat, options, _dear(options))
     graph.names = _names(sat)
     graph.cuts = tuple(_cuts(graph))
@@ -81,6 +82,18 @@ def _options(sat: Saturated, cls: int) -> Iterator[Option]:
         if cls not in (*option.children, option.stored) and option not in seen:
             seen.add(option)
             yield option
+
+
+def _read_casts(sat: Saturated, options: list[list[Option]]) -> None:
+    """A cast of a renamed read is the same read of the cast: so what is stored may be the narrower of the two."""
+    casts = {(o.children[0], sat.dtype[c]): c for c, found in enumerate(options) for o in found if o.op == "cast"}
+    for c, found in enumerate(options):
+        reads = [r for o in found if o.op == "cast" for r in options[o.children[0]] if r.stored >= 0]
+        for read in reads:
+            narrow = casts.get((read.stored, sat.dtype[c]))
+            new = replace(read, stored=narrow) if narrow is not None else read
+            if narrow is not None and sat.free[narrow] == sat.free[read.stored] and new not in found:
+                found.append(new)
 
 
 def _option(sat: Saturated, node: ENode) -> Option:

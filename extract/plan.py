@@ -295,26 +295,25 @@ class _Search:
         return best
 
     def improve(self, stop: frozenset[int], free: Sequence[int]) -> list[Planned] | None:
+        """Try the moves in turn until a full round of them has changed nothing."""
         best = self.evaluate(stop)
-        improved = True
-        while improved and time.perf_counter() < self.deadline:
-            improved = False
-            for tried in self.moves(stop, free):
-                plan = self.evaluate(tried)
-                if _seconds(plan) < _seconds(best) * (1 - 1e-9):
-                    stop, best, improved = tried, plan, True
-                    break
+        idle, n = 0, 0
+        moves = [("toggle", c) for c in free] + [("slide", c) for c in free]
+        while idle < len(moves) and time.perf_counter() < self.deadline:
+            tried = self.moved(stop, free, *moves[n % len(moves)])
+            n, idle = n + 1, idle + 1
+            plan = self.evaluate(tried) if tried is not None else None
+            if tried is not None and _seconds(plan) < _seconds(best) * (1 - 1e-9):
+                stop, best, idle = tried, plan, 0
         return best
 
-    def moves(self, stop: frozenset[int], free: Sequence[int]) -> Iterator[frozenset[int]]:
-        """Store one more value, or one less; store a value in place of those that it is computed from point by point."""
-        for c in free:
-            yield stop ^ {c}
-        for c in free:
-            seen = self.graph.seen_from(c, stop)
-            below = {x for x, folded in seen if x in free and not folded and (x, True) not in seen}
-            if c not in stop and below:
-                yield (stop - below) | {c}
+    def moved(self, stop: frozenset[int], free: Sequence[int], kind: str, c: int) -> frozenset[int] | None:
+        """Store one more value or one less; or store a value in place of those that it is computed from point by point."""
+        if kind == "toggle":
+            return stop ^ {c}
+        seen = self.graph.seen_from(c, stop)
+        below = {x for x, folded in seen if x in free and not folded and (x, True) not in seen}
+        return (stop - below) | {c} if c not in stop and below else None
 
 
 def _seconds(plan: Sequence[Planned] | None) -> float:
