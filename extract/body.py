@@ -49,6 +49,7 @@ class Extractor:
         self.graph, self.target, self.names = graph, target, names
         self.axes = graph.sat.axes
         self.points = cache(self.axes.points)
+        self.links = [[(o, tuple(dict.fromkeys(o.children))) for o in found] for found in graph.options]
         self.weights: dict[tuple[int, int], int] = {}  # by option and parallel axes
         self.keys: dict[tuple[object, ...], bytes] = {}
 
@@ -79,10 +80,9 @@ class Extractor:
             if c in stop and c != root:
                 push(c, None)
                 continue
-            for option in self.graph.options[c]:
+            for option, children in self.links[c]:
                 if option.op == "twist" and not one_pass:
                     continue
-                children = set(option.children)
                 missing[id(option)] = len(children)
                 for child in children:
                     waiting.setdefault(child, []).append((c, option))
@@ -212,11 +212,11 @@ def _elements(buf: InputBuf) -> int:
 
 def _union(children: Sequence[_Choice], weights: Sequence[int]) -> tuple[int, int]:
     """What the terms of ``children`` cost together, classes that they share counted once, and their classes."""
-    cost, below = 0, 0
-    for choice in sorted(children, key=lambda x: -x.cost):
-        if not below:
-            cost, below = choice.cost, choice.below
-            continue
+    if not children:
+        return 0, 0
+    first, *others = sorted(children, key=_cost, reverse=True) if len(children) > 1 else children
+    cost, below = first.cost, first.below
+    for choice in others:
         new = choice.below & ~below
         below |= new
         while new:
@@ -224,6 +224,10 @@ def _union(children: Sequence[_Choice], weights: Sequence[int]) -> tuple[int, in
             cost += weights[low.bit_length() - 1]
             new ^= low
     return cost, below
+
+
+def _cost(choice: _Choice) -> int:
+    return choice.cost
 
 
 def _digest(*parts: object) -> bytes:

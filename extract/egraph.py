@@ -63,6 +63,18 @@ class EGraph:
                         queue.append((child, inside))
         return {(c, folded) for c, folded in found if c in stop and c != root}
 
+    def folds_in(self, root: int, stop: frozenset[int]) -> bool:
+        """Whether a kernel storing ``root`` and reading ``stop`` folds or scans."""
+        seen = {root}
+        queue = [root]
+        for c in queue:
+            if any(o.op in DEAR for o in self.options[c]):
+                return True
+            new = {x for o in self.options[c] for x in o.children} - seen - stop
+            seen |= new
+            queue += sorted(new)
+        return False
+
 
 def read(sat: Saturated) -> EGraph:
     """The options and cuts of ``sat``."""

@@ -285,7 +285,7 @@ class _Search:
         """Local search; the order of moves is that of class numbers, so the outcome is reproducible."""
         free = [c for c in sorted({*self.graph.cuts, *(r for r in self.sat.roots if self.graph.dear[r])}) if c not in self.pinned]
         tensors = frozenset(c for c in free if c in self.graph.names)
-        contractions = frozenset(c for c in tensors if any(o.op in eg.DEAR for o in self.graph.options[c]))
+        contractions = frozenset(c for c in tensors if self.graph.folds_in(c, tensors))
         starts = sorted(dict.fromkeys((contractions, tensors, frozenset[int]())), key=lambda s: _seconds(self.evaluate(s)))
         best: list[Planned] | None = None
         for start in starts[:2]:
