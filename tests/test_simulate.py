@@ -76,6 +76,14 @@ def test_a_missing_statement_is_found(sample: Sample, kind: type, which: int, re
     assert fault(sample, without(sample.kernel, kind, which)).kind == reported
 
 
+def test_a_block_that_takes_itself_for_the_last_is_found() -> None:
+    sample = ks.last_block_sum()
+    last = [s for s in walk.statements(sample.kernel.body) if isinstance(s, ir.If)][-1]
+    early = replace(last, where=(ir.Cmp(var("before"), "==", const(1)), *last.where[1:]))
+    found = fault(sample, replaced(sample.kernel, last, (early,)))
+    assert (found.kind, found.where) == ("race", "p: f32 = load.global.cg partial[b]")
+
+
 def test_a_dropped_counter_reset_is_found() -> None:
     sample = ks.last_block_sum()
     assert fault(sample, without(sample.kernel, ir.Store, 4)).why == "count is not zero again"

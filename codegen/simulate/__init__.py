@@ -96,16 +96,12 @@ def _accesses(kernel: ir.Kernel) -> tuple[set[str], set[str]]:
 
 
 def _groups(kernel: ir.Kernel) -> Iterator[np.ndarray[Any, Any]]:
-    """Numbers of the blocks to run at once.  Blocks that may speak to each other run one after the other, so that the last
-    to arrive finds the others' work done; so do blocks whose warps wait for one another."""
+    """Numbers of the blocks to run at once, in step; one block where warps wait for one another, since blocks would differ in
+    who is ready."""
     total = int(np.prod(kernel.grid))
-    written, read = _accesses(kernel)
-    shared = {a.name for a in kernel.shared}
-    alone = bool((written & read) - shared) or any(
-        isinstance(s, ir.Role | ir.MbarInit | ir.Wgmma | ir.TmaStore) for s in walk.statements(kernel.body)
-    )
+    waits = any(isinstance(s, ir.Role | ir.MbarInit | ir.TmaStore | ir.Wgmma) for s in walk.statements(kernel.body))
     records = sum(a.size for a in kernel.shared) * (kernel.threads // 32)
-    many = 1 if alone else max(1, min(_TOGETHER // kernel.threads, _RECORDS // max(records, 1)))
+    many = 1 if waits else max(1, min(_TOGETHER // kernel.threads, _RECORDS // max(records, 1)))
     for first in range(0, total, many):
         yield np.arange(first, min(first + many, total))
 

@@ -2,8 +2,8 @@
 
 A warp's *time* counts its synchronizations.  ``known[b, w, v] = t`` says that in block b all that warp v did up to its time
 t is ordered before what warp w does next.  Lanes of one warp are ordered by `WarpSync` and barriers alone.  Two more columns
-stand for the copy engine (writes of TMA boxes) and for other blocks (1 after an atomic, 2 after a fence that follows it: what
-they released is visible then).
+stand for the copy engine (writes of TMA boxes) and for other blocks: 2 * n after the n-th atomic on global memory, and one
+more after a fence that follows it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Clocks:
         self.lane_fenced[b, 32 * w + lane] = self.time[b, w]
         b, w = np.nonzero(active.any(axis=2))
         self.fenced[b, w] = np.maximum(self.fenced[b, w], self.known[b, w])
-        self.known[b, w, self.outside] = 2 * (self.known[b, w, self.outside] > 0)
+        self.known[b, w, self.outside] |= self.known[b, w, self.outside] > 0
         self.time[b, w] += 1
 
     def proxy_fence(self, full: Array, some: Array) -> None:

@@ -31,11 +31,35 @@ class Lanes:
 
 
 class Outside:
-    """What blocks that ran before have released: by block, the times of its warps that fence and atomic made visible."""
+    """What blocks have shown each other: an atomic on global memory hands on what its block has fenced, to atomics that come later
+    (``sequence`` numbers them)."""
 
     def __init__(self, blocks: int, warps: int) -> None:
-        self.released = np.zeros((blocks, warps + 2), np.int32)
+        self.sequence = 0
+        self.released = np.zeros((blocks, warps + 2), np.int32)  # times of a block's warps
         self.by_lane = np.zeros((blocks, 32 * warps), np.int32)  # of threads that fenced for themselves
+        self.order = np.zeros(blocks, np.int32)  # the atomic that last released something new
+        self.last = np.zeros(blocks, np.int32)  # the last atomic
+
+    def meet(self, who: Array, lanes: Lanes, clocks: Clocks) -> None:
+        """An atomic by threads ``who``, one after the other."""
+        b, w, thread = lanes.block[who], lanes.warp[who], lanes.thread[who]
+        grid = lanes.grid[b]
+        before = self.released[grid], self.by_lane[grid]
+        np.maximum.at(self.released, grid, clocks.fenced[b, w])
+        np.maximum.at(self.by_lane, grid, clocks.lane_joined[b])
+        self.by_lane[grid, thread] = clocks.lane_fenced[b, thread]
+        new = (self.released[grid] != before[0]).any(axis=1) | (self.by_lane[grid] != before[1]).any(axis=1)
+        number = self.sequence + 1 + np.arange(len(who), dtype=np.int32)
+        self.sequence += len(who)
+        self.order[grid[new]] = number[new]
+        self.last[grid] = number
+        np.maximum.at(clocks.known[:, :, clocks.outside], (b, w), 2 * number)
+
+    def shows(self, block: Array, atomic: Array, seen: Array) -> Array:
+        """Whether who has ``seen`` (see `Clocks`) is ordered after what ``block`` released: after its atomic for a value that
+        an atomic left, after that and a fence for any other (PTX ISA, memory model)."""
+        return np.asarray(np.where(atomic, self.last[block] < seen // 2, (self.order[block] < seen // 2) & (seen % 2 == 1)))
 
 
 class Memory:
@@ -115,8 +139,8 @@ class Memory:
             here = self.writer_block[a] == lanes.grid[b]
             block, thread = np.maximum(self.writer_block[a], 0), np.clip(writer, 0, lanes.threads - 1)
             visible = self.atomic[a] | (time <= np.maximum(outside.released[block, source], outside.by_lane[block, thread]))
-            # Another block's atomic is seen by an atomic; its plain stores need a fence after that too (PTX ISA, memory model).
-            ordered = np.where(here, ordered, visible & (clocks.known[b, w, clocks.outside] >= np.where(self.atomic[a], 1, 2)))
+            seen = clocks.known[b, w, clocks.outside]
+            ordered = np.where(here, ordered, visible & outside.shows(block, self.atomic[a], seen))
         if atomic:
             ordered |= self.atomic[a]
         bad = (writer >= 0) & ~ordered

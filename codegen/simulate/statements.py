@@ -94,17 +94,7 @@ def _atomic(k: Blocks, s: ir.Atomic, env: dict[str, Value], active: Active) -> N
         memory.data[a] = _ATOMIC[s.op](memory.data[a], value)
     env[s.name] = old
     if s.space == "global":
-        _meet_outside(k, who)
-
-
-def _meet_outside(k: Blocks, who: Array) -> None:
-    """An atomic on global memory hands over what its warp has fenced, and shows what earlier blocks handed over."""
-    b, w = k.lanes.block[who], k.lanes.warp[who]
-    grid, thread = k.lanes.grid[b], k.lanes.thread[who]
-    np.maximum.at(k.outside.released, grid, k.clocks.fenced[b, w])
-    np.maximum.at(k.outside.by_lane, grid, k.clocks.lane_joined[b])
-    k.outside.by_lane[grid, thread] = k.clocks.lane_fenced[b, thread]
-    k.clocks.known[b, w, k.clocks.outside] = 1
+        k.outside.meet(who, k.lanes, k.clocks)
 
 
 def _increment(old: Value, limit: Value) -> Value:
