@@ -93,6 +93,12 @@ def _numpy_floordiv(a: Any, b: Any) -> Any:
         return np.floor_divide(a, b)
 
 
+def _numpy_mod(a: Any, b: Any) -> Any:
+    """Remainder of the sign of the divisor; a float zero keeps the dividend's sign, an integer divisor 0 gives 0."""
+    rest = np.fmod(a, b) if np.asarray(a).dtype.kind == "f" else np.where(b == 0, np.zeros_like(a), np.fmod(a, np.where(b == 0, 1, b)))
+    return np.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest).astype(np.asarray(a).dtype)
+
+
 def _numpy_truncdiv(a: Any, b: Any) -> Any:
     with np.errstate(all="ignore"):
         if np.asarray(a).dtype.kind == "f":
@@ -145,7 +151,7 @@ _ROWS = (
     Op("div", 2, np.divide, {"*": "({0} / {1})"}, unit="sfu", cost=4, symbol="/"),
     Op("fma", 3, lambda a, b, c: a * b + c, {"f32": "fmaf({0}, {1}, {2})", "f64": "fma({0}, {1}, {2})"}, unit="fma", flops=2),
     Op("floordiv", 2, _numpy_floordiv, _ints(_INT_FLOORDIV) | {"f32": "emmy_floordivf({0}, {1})", "f64": "emmy_floordiv({0}, {1})"}, cost=16, symbol="//"),
-    Op("mod", 2, lambda a, b: np.where(b == 0, np.zeros_like(a), np.mod(a, b)) if np.asarray(a).dtype.kind in "iu" else np.mod(a, b),
+    Op("mod", 2, _numpy_mod,
        _ints(_INT_MOD) | {"f32": "emmy_modf({0}, {1})", "f64": "emmy_mod({0}, {1})"}, cost=16, symbol="%"),
     Op("truncdiv", 2, _numpy_truncdiv, _ints(_INT_TRUNC) | {"f32": "truncf({0} / {1})", "f64": "trunc({0} / {1})"}, cost=16),
     Op("fmod", 2, lambda a, b: np.where(b == 0, np.zeros_like(a), np.fmod(a, b)) if np.asarray(a).dtype.kind in "iu" else np.fmod(a, b),

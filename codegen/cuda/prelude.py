@@ -33,9 +33,7 @@ _FLOORDIV = """
 _MOD = """
 {D}{T} emmy_mod{s}({T} a, {T} b) {{
   {T} m = fmod{s}(a, b);
-  if (b == 0) return m;
-  if (m == 0) return copysign{s}(({T})0, b);
-  return (b < 0) != (m < 0) ? m + b : m;
+  return m != 0 && (b < 0) != (m < 0) ? m + b : m;
 }}
 """
 

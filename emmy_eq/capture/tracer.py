@@ -140,6 +140,8 @@ class Tracer(TorchDispatchMode):
             return target
         pure_name = f"__{packet[3:]}" if packet.startswith("__i") else packet.removesuffix("_")
         pure = getattr(getattr(torch.ops.aten, pure_name, None), func._schema.overload_name or "default", None)
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            raise Unsupported(packet, "random values", where())
         if pure is None:
             raise Unsupported(packet, "it has no out-of-place form", where())
         with self:

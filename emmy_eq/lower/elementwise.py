@@ -327,6 +327,8 @@ def rows() -> dict[str, Row]:
         "aten.isposinf.default": isposinf(math.inf), "aten.isneginf.default": isposinf(-math.inf),
         "aten.logical_not.default": logical_not, "aten.bitwise_not.default": bitwise_not,
         "aten.bitwise_left_shift.Tensor": bitwise("shl"), "aten.bitwise_right_shift.Tensor": bitwise("shr"),
+        "aten.__lshift__.Scalar": bitwise("shl"), "aten.__rshift__.Scalar": bitwise("shr"),
+        "aten.__lshift__.Tensor": bitwise("shl"), "aten.__rshift__.Tensor": bitwise("shr"),
         "aten.where.self": where, "aten.where.Scalar": where, "aten.where.ScalarSelf": where, "aten.where.ScalarOther": where,
         "aten.masked_fill.Scalar": masked_fill, "aten.masked_fill.Tensor": masked_fill,
         "aten.clamp.default": clamp, "aten.clamp.Tensor": clamp, "aten.clip.default": clamp,

@@ -173,6 +173,22 @@ def native_batch_norm_no_training(
     return out, nothing, nothing
 
 
+def native_batch_norm(
+    b: Builder,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    running_mean: Value | None,
+    running_var: Value | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[Value, Value, Value]:
+    if training or running_mean is None or running_var is None:
+        raise Unsupported(b.op, "training=True, which returns and updates statistics", b.source)
+    return native_batch_norm_no_training(b, x, weight, bias, running_mean, running_var, momentum, eps)
+
+
 def instance_norm(
     b: Builder,
     x: Value,
@@ -201,5 +217,6 @@ def rows() -> dict[str, Row]:
         "aten.rms_norm.default": rms_norm, "aten.layer_norm.default": layer_norm, "aten.native_layer_norm.default": native_layer_norm,
         "aten.group_norm.default": group_norm, "aten.native_group_norm.default": native_group_norm,
         "aten.batch_norm.default": batch_norm, "aten._native_batch_norm_legit_no_training.default": native_batch_norm_no_training,
+        "aten.native_batch_norm.default": native_batch_norm,
         "aten.instance_norm.default": instance_norm,
     }  # fmt: skip

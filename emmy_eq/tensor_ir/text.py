@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from emmy_eq import index as ix
 from emmy_eq.errors import VerifyError
 from emmy_eq.index import Idx
+from emmy_eq.ops import FLOATS
 from emmy_eq.tensor_ir.grammar import (
     Const,
     Elementwise,
@@ -63,10 +64,10 @@ def _body(program: Program, node: Node) -> str:
 
 
 def _literal(node: Const) -> str:
-    """The value where it reads back to the same bits, else the bits (NaN with a payload)."""
+    """The shortest text that reads back to the same bits, or the bits (a NaN with a payload)."""
     value = from_bits(node.dtype, node.bits)
-    text = str(bool(value)) if node.dtype == "bool" else repr(int(value)) if node.dtype[0] in "iu" else repr(float(value))
-    return text if to_bits(node.dtype, _number(text)) == node.bits else hex(node.bits)
+    texts = (str(value), repr(float(value))) if node.dtype in FLOATS else (str(value),)
+    return next((t for t in texts if to_bits(node.dtype, _number(t)) == node.bits), hex(node.bits))
 
 
 def _number(text: str) -> float | int | bool:
