@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+import numpy as np
 import pytest
 import torch
 
 from bench.models import DecoderBlock
-from emmy_eq import rules, torch_ir
+from emmy_eq import evaluate, rules, torch_ir
 from emmy_eq.algebra import Axes, Val
 from emmy_eq.egraph import Saturated, saturate
 from emmy_eq.lower import lower, norms
@@ -21,8 +22,8 @@ from emmy_eq.to_terms import to_terms
 from emmy_eq.verify.audit import audit
 
 from .random_programs import build
-from .rule_programs import members
-from .term_checks import program
+from .rule_programs import members, random_terms
+from .term_checks import TOLERANCE, inputs_of, program
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -30,6 +31,24 @@ def test_random_programs_hold(seed: int) -> None:
     s = saturate(to_terms(build(Random(seed))), rules.active("fast"))
     assert audit(s, samples=3) is None
     assert s.report.saturated
+
+
+@pytest.mark.parametrize("accuracy", ["strict", "default"])
+@pytest.mark.parametrize("seed", range(8))
+def test_any_term_of_a_class_gives_its_value(seed: int, accuracy: str) -> None:
+    p = build(Random(seed))
+    terms, inputs, exact = to_terms(p), inputs_of(p, seed), accuracy == "strict"
+    s = saturate(terms, rules.active(accuracy))
+    wanted = evaluate.run(terms, inputs, float64=not exact)
+    for draw in range(3):
+        chosen = zip(terms.results, random_terms(s, Random(draw)), strict=True)
+        found = evaluate.run(replace(terms, results=tuple(replace(r, val=v) for r, v in chosen)), inputs, float64=not exact)
+        for got, want in zip(found, wanted, strict=True):
+            if exact:
+                np.testing.assert_array_equal(got, want)
+                np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+            else:
+                np.testing.assert_allclose(got, want, rtol=TOLERANCE, atol=TOLERANCE)
 
 
 def decoder_block(hidden: int, heads: int, kv_heads: int, intermediate: int, length: int, dtype: torch.dtype) -> Saturated:
