@@ -20,6 +20,7 @@ from emmy_eq.codegen.schedule import Schedule, Split
 from emmy_eq.errors import InvalidInput
 from emmy_eq.index import variables
 from emmy_eq.loop_ir import Axis, Buffer, Carry, Let, Load, Store
+from emmy_eq.terms import from_bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +262,6 @@ def _show(body: tuple[Stmt, ...], known: Mapping[str, Value], pad: str, lines: l
             gathered = f" with {', '.join(s.indices)}" if s.indices else ""
             lines.append(f"{pad}{s.name} = load {s.buffer}[{', '.join(map(str, s.index))}]{gathered}")
         else:
-            attr = "" if s.attr is None else f" {s.attr}"
+            attr = "" if s.attr is None else f" {from_bits(s.dtype, s.attr) if s.op == 'lit' else s.attr}"
             cast = f" -> {s.dtype}" if s.op == "cast" else ""
             lines.append(f"{pad}{s.name} = {s.op}{attr}{' ' if s.args else ''}{', '.join(s.args)}{cast}")

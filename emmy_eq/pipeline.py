@@ -182,7 +182,7 @@ class Compiled:
         if view == "egraph":
             return report.egraph(self)
         if view == "loop":
-            return loop_ir.show(self.loop_ir)
+            return loop_ir.show(self.loop_ir).rstrip()
         if view == "tile":
             return "\n\n".join(map(tile_ir.show, self.tile_ir))
         if view == "kernel":

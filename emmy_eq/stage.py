@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 T = TypeVar("T")
+
+# Stages recurse over operands, three frames a level: a sum of a thousand inputs is a chain that deep.
+_RECURSION = 10_000
 
 
 class Timed(Protocol):
@@ -31,6 +35,7 @@ class stage(Generic[T]):
     def __get__(self, owner: Timed | None, kind: type) -> T | stage[T]:
         if owner is None:
             return self
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), _RECURSION))
         start = time.perf_counter()
         owner._inner.append(0.0)
         try:
