@@ -14,6 +14,10 @@ so that neighbouring threads touch neighbouring vectors, and a thread's register
     s   steps of a serial loop.  TILE: ``s4``.  REDUCE: ``s`` as many as needed; left out, one step must do.
     r   registers.  t  threads.  w  threads, above every ``t`` part (whole warps).  v  vector lanes.
 
+``RASTER`` is the order in which blocks start.  ``row``: the last axis of the outer loops fastest.  ``g8``: 8 blocks along the
+second last axis with more than one block, then one along the last, so that blocks that run together share operands in L2.
+``late``: the first axis fastest and all from their ends: under a causal mask the blocks with most keys start first.
+
 Threads: the ``w`` parts are the slowest digits of the thread number, then the TILE axes in the order written, then the
 REDUCE axes, whose ``t`` parts always end at the fastest digit.  Where TILE alone fills WORK, a REDUCE ``t`` part
 lies over the fastest TILE digits, and the fold's operands change their layout through shared memory (attention).
@@ -77,7 +81,7 @@ class Schedule:
     tile: tuple[tuple[str, Split], ...] = ()
     reduce: tuple[tuple[str, Split], ...] = ()
     stage: Stage = Stage()
-    raster: str = "row"  # order of blocks: row (last TILE axis fastest), or gN: N rows of blocks walked together
+    raster: str = "row"
     resident: int = 0  # blocks that an SM must have registers for; 0: as many as the compiler leaves room for
 
     def __str__(self) -> str:
@@ -114,8 +118,8 @@ def parse(text: str) -> Schedule:
         fields[key] = value
     work = re.fullmatch(r"t(\d+)(?:\.b([1-9]\d*))?", fields.get("WORK", ""))
     if work is None:
-        what = f"it is t and a number of threads, a power of two from 32 to {MAX_THREADS}, and perhaps b and the blocks an SM must hold: t256, t256.b2"
-        raise InvalidInput(f"WORK={fields.get('WORK', '')}", what)
+        why = "it is t and a number of threads, and perhaps b and the blocks an SM must hold: t256, t256.b2"
+        raise InvalidInput(f"WORK={fields.get('WORK', '')}", why)
     row = Schedule(
         threads=int(work[1]),
         tile=tuple(_axes(fields.get("TILE", ""))),
@@ -179,9 +183,9 @@ def check(row: Schedule) -> None:
             raise InvalidInput(f"split {name}:{split}", "b and r are at least 1")
     for name, split in row.tile:
         if split.blocks != 1 or split.steps < 1:
-            raise InvalidInput(f"split {name}:{split}", "a TILE axis has as many blocks as it needs, and a fixed number of steps: s2, s4, ...")
-    if not re.fullmatch(r"row|g[1-9]\d*", row.raster):
-        raise InvalidInput(f"RASTER={row.raster}", "it is row, or gN such as g8")
+            raise InvalidInput(f"split {name}:{split}", "a TILE axis has as many blocks as it needs, and a number of steps: s2, s4, ...")
+    if not re.fullmatch(r"row|late|g[1-9]\d*", row.raster):
+        raise InvalidInput(f"RASTER={row.raster}", "it is row, late, or gN such as g8")
     digits = 1
     for _, split in row.tile:
         digits *= split.threads

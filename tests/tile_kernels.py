@@ -202,12 +202,12 @@ kernel norm_then_linear(x: f32[{m},{k}], w: f32[{k},{n}]) -> out: f32[{m},{n}]:
 """
 
 
-def two_matmuls(m: int, n: int, k: int, l: int) -> str:
+def two_matmuls(m: int, n: int, k: int, width: int) -> str:
     """(a @ b) @ c in one kernel: the inner product is a value of the outer fold's body."""
     return f"""
-kernel two_matmuls(a: f32[{m},{k}], b: f32[{k},{l}], c: f32[{l},{n}]) -> out: f32[{m},{n}]:
+kernel two_matmuls(a: f32[{m},{k}], b: f32[{k},{width}], c: f32[{width},{n}]) -> out: f32[{m},{n}]:
   loop i0 < {m}, i1 < {n}:
-    fold i2 < {l}:
+    fold i2 < {width}:
       fold i3 < {k}:
         v0 = load a[i0, i3]
         v1 = load b[i3, i2]
@@ -242,7 +242,7 @@ kernel mlp(x: f32[{m},{k}], g: f32[{k},{n}], u: f32[{k},{n}]) -> out: f32[{m},{n
 
 def attention(heads: int, queries: int, keys: int, dim: int, causal: bool = False, groups: int = 1) -> str:
     """softmax(q @ k.T * 0.125) @ v, one pass over the keys; ``groups`` query heads share a key head."""
-    mask = f"""
+    mask = """
       v20 = iota i1
       v21 = iota i4
       v22 = ge v20, v21
@@ -250,8 +250,9 @@ def attention(heads: int, queries: int, keys: int, dim: int, causal: bool = Fals
       v6 = where v22, v5, v23""" if causal else ""  # fmt: skip
     score = "v6" if causal else "v5"
     head = f"i0//{groups}" if groups > 1 else "i0"
+    stored = f"f32[{heads // groups},{keys},{dim}]"
     return f"""
-kernel attention(q: f32[{heads},{queries},{dim}], k: f32[{heads // groups},{keys},{dim}], v: f32[{heads // groups},{keys},{dim}]) -> out: f32[{heads},{queries},{dim}]:
+kernel attention(q: f32[{heads},{queries},{dim}], k: {stored}, v: {stored}) -> out: f32[{heads},{queries},{dim}]:
   loop i0 < {heads}, i1 < {queries}, i2 < {dim}:
     v0 = lit f32 0.125
     v1 = lit f32 1.0

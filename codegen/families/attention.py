@@ -9,10 +9,19 @@ from emmy_eq.codegen.families.facts import Facts, ceil_power
 from emmy_eq.codegen.schedule import Schedule, Split, Stage
 from emmy_eq.codegen.tile_ir import Fold, walk
 from emmy_eq.extract.targets import Target
+from emmy_eq.loop_ir import Let
 
-
-# (threads along an axis, vector, registers of rows, elements of the inner fold a step; 0: all at once)
-SHAPES = ((16, 4, 2, 0), (16, 4, 1, 0), (16, 4, 2, 32), (16, 4, 1, 32), (16, 2, 1, 0), (16, 2, 1, 16), (8, 2, 1, 16))
+# (threads along an axis, vector, registers of i, registers of j, elements of the inner fold a step; 0: all at once)
+SHAPES = (
+    (16, 4, 2, 1, 0),
+    (16, 4, 2, 2, 32),
+    (16, 4, 1, 1, 0),
+    (16, 4, 2, 1, 32),
+    (16, 4, 1, 1, 32),
+    (16, 2, 1, 1, 0),
+    (16, 2, 1, 1, 16),
+    (8, 2, 1, 1, 16),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,12 @@ def chain(facts: Facts) -> Chain | None:
     return None
 
 
+def _causal(facts: Facts, c: Chain) -> bool:
+    """Whether positions along i and j are compared, as a causal mask does."""
+    lets = (s for s in walk(facts.tile.body) if isinstance(s, Let) and s.op in ("ge", "gt", "le", "lt") and s.name in facts.known)
+    return c.i is not None and any({c.i, c.j} <= set(facts.known[s.name].axes) for s in lets)
+
+
 def _own_rows(facts: Facts, rows: set[str], f: Fold) -> set[str]:
     """Axes of the rows along which the other operand does not vary: those that sharing a tile of it pays for."""
     other = {a for s in walk(f.body) for r in _loads_with(facts, s, f.axes[0].name) for a in r}
@@ -64,7 +79,8 @@ def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
     assert c is not None
     width = ceil_power(facts.extents[c.d])
     height = facts.extents[c.i] if c.i is not None else 1
-    for t, v, r, depth in SHAPES:
+    raster = "late" if _causal(facts, c) else "row"
+    for t, v, r, rj, depth in SHAPES:
         if r > 1 and height < r * t * v:
             continue
         lanes = min(t, ceil_power(-(-height // v)))
@@ -74,9 +90,9 @@ def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
         folds = []
         for a in facts.axes.folded:
             if a.name == c.j:
-                folds.append((a.name, Split(steps=0, threads=t, vector=v)))
+                folds.append((a.name, Split(steps=0, regs=rj, threads=t, vector=v)))
             elif depth == 0:
                 folds.append((a.name, Split(regs=a.extent)))
             else:
                 folds.append((a.name, Split(steps=0, regs=min(depth, ceil_power(a.extent)))))
-        yield Schedule(max(32, ti.threads * td.threads), tile, tuple(folds), Stage(1, "shared"))
+        yield Schedule(max(32, ti.threads * td.threads), tile, tuple(folds), Stage(1, "shared"), raster)

@@ -56,7 +56,7 @@ BLOCKS = (
     Block(Split(threads=8, vector=2), Split(threads=8, vector=2), 32, 0.2),  # 16 x 16
 )
 FULL_WARPS = 16  # warps of an SM that hide the latency of shared memory and fma
-JOIN_SECONDS = 2e-6  # the second stage of a fold split over blocks
+JOIN_SECONDS = 4e-6  # the second stage of a fold split over blocks
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
 
 
@@ -134,7 +134,7 @@ def _seconds(facts: Facts, target: Target, p: Product, block: Block, split: int)
     rate = target.flops["fma"] / target.sms * block.rate * min(1.0, warps / FULL_WARPS)
     spilled = 4.0 if block.sums * p.accumulators > 160 else 1.0
     outputs = facts.points(tuple(a.name for a in facts.axes.outer)) * p.accumulators
-    join = JOIN_SECONDS + 8 * split * outputs / target.l2_bandwidth if split > 1 else 0.0
+    join = JOIN_SECONDS + 16 * split * outputs / target.l2_bandwidth if split > 1 else 0.0
     return waves * work / rate * spilled + join
 
 
@@ -160,7 +160,8 @@ def _few_rows(facts: Facts, target: Target, p: Product) -> Iterator[Schedule]:
         lanes = min(32, ceil_power(-(-k // v)))
         r = exact(-(-k // (lanes * v)), 8 if p.m is None or facts.extents[p.m] < 4 else 4)
         rows_ = min(256 // lanes, ceil_power(n))
-        yield Schedule(max(32, rows_ * lanes), (*tile, (p.n, Split(threads=rows_))), (*others, (p.k, Split(steps=0, regs=r, threads=lanes, vector=v))))
+        split = Split(steps=0, regs=r, threads=lanes, vector=v)
+        yield Schedule(max(32, rows_ * lanes), (*tile, (p.n, Split(threads=rows_))), (*others, (p.k, split)))
         return
     v = vector(n, facts.itemsize, 4)
     lanes = min(32, ceil_power(-(-n // v)))

@@ -103,7 +103,7 @@ def ceil_power(n: int) -> int:
 
 
 def exact(n: int, most: int) -> int:
-    """The largest number up to ``most`` that divides ``n``, so that no step is partly empty; ``most`` where that is less than half of it."""
+    """The largest divisor of ``n`` up to ``most``, so that no step is partly empty; ``most`` where that is twice as large."""
     found = max(d for d in range(1, most + 1) if n % d == 0)
     return found if 2 * found >= min(n, most) else min(n, most)
 

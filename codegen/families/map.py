@@ -10,7 +10,6 @@ from emmy_eq.codegen.schedule import Schedule, Split, Stage
 from emmy_eq.extract.targets import Target
 
 THREADS = 256
-IN_FLIGHT = 4  # accesses of 16 bytes a thread issues before it waits: about 4 hide the latency of DRAM at full occupancy
 
 
 def matches(facts: Facts) -> bool:
@@ -21,8 +20,15 @@ def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
     across = crossing(facts)
     if across is not None:
         yield from _transposing(facts, target, *across)
-    for flight in (IN_FLIGHT, 2, 1, 8):
-        yield elementwise(facts, target, flight)
+    for repeat in (4, 1, 2) if shares_rows(facts) else (1, 2, 4):
+        yield elementwise(facts, target, repeat)
+
+
+def shares_rows(facts: Facts) -> bool:
+    """Whether an input is the same in every row, so that a thread that walks several rows reads it once."""
+    out = facts.output_axis
+    outer = {a.name for a in facts.axes.outer}
+    return any(out in facts.known[s.name].axes and outer - set(facts.known[s.name].axes) for s in facts.loads)
 
 
 def crossing(facts: Facts) -> tuple[str, str] | None:
@@ -48,9 +54,9 @@ def _transposing(facts: Facts, target: Target, along: str, out: str) -> Iterator
         yield Schedule(max(32, split.threads * inner), tile, stage=Stage(1, "shared"))
 
 
-def elementwise(facts: Facts, target: Target, flight: int, threads: int = THREADS) -> Schedule:
-    """Threads fill the contiguous axis first, then the axes outside it; registers repeat over rows, so that what is the same in every
-    row is read once.  Fewer registers where there are not enough elements to fill the machine."""
+def elementwise(facts: Facts, target: Target, repeat: int, threads: int = THREADS) -> Schedule:
+    """Threads fill the contiguous axis first, then the axes outside it; registers repeat over rows.  One vector a thread is
+    fastest where nothing is shared (exp of 2^26: 131 us, two vectors 140 us).  Fewer where there is too little to fill the machine."""
     names = [a.name for a in facts.axes.outer]
     first = facts.output_axis if facts.output_axis in names else (names[-1] if names else None)
     if first is None:
@@ -58,7 +64,7 @@ def elementwise(facts: Facts, target: Target, flight: int, threads: int = THREAD
     order = [first, *(n for n in reversed(names) if n != first)]
     total = facts.points(tuple(names))
     v = vector(facts.extents[first], facts.itemsize, floor_power(total // (target.sms * threads)))
-    flight = max(1, min(flight, floor_power(total // (target.sms * threads * v))))
+    repeat = max(1, min(repeat, floor_power(total // (target.sms * threads * v))))
     splits, left = {}, threads
     for name in order:
         lanes = v if name == first else 1
@@ -67,9 +73,9 @@ def elementwise(facts: Facts, target: Target, flight: int, threads: int = THREAD
         left //= t
     for name in (*order[1:], first):
         room = -(-facts.extents[name] // splits[name].tile)
-        r = min(flight, floor_power(room))
+        r = min(repeat, floor_power(room))
         s = splits[name]
         splits[name] = Split(regs=r, threads=s.threads, vector=s.vector)
-        flight //= r
+        repeat //= r
     tile = tuple((n, splits[n]) for n in reversed(order) if splits[n].tile > 1)
     return Schedule(max(32, threads // left), tile)

@@ -22,7 +22,8 @@ def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
     v = vector(axis.extent, facts.itemsize, 4)
     for most in (256, 32, 1024):
         t = min(most, ceil_power(-(-axis.extent // v)))
-        tile, left = [], max(1, 256 // t)
+        tile: list[tuple[str, Split]] = []
+        left = max(1, 256 // t)
         for a in reversed(facts.axes.outer):
             n = min(left, ceil_power(a.extent))
             if n > 1:

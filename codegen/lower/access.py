@@ -147,9 +147,7 @@ def load(b: Builder, memory: Memory, address: Address, scope: Scope, axes: tuple
     return Fragment(axes, tuple(counts.values()), tuple(found[tuple(p.values())] for p in coordinates(counts)), memory.dtype)
 
 
-def store(
-    b: Builder, memory: Memory, frag: Fragment, address: Address, scope: Scope, axes: tuple[str, ...], where: Predicate = ()
-) -> None:
+def store(b: Builder, memory: Memory, frag: Fragment, address: Address, scope: Scope, axes: tuple[str, ...], where: Predicate = ()) -> None:
     """Write ``frag`` (which may vary with fewer axes) at every element of ``axes``."""
     for g in groups(b, address, scope, axes, memory.dtype, memory.space == "global"):
         values = tuple(frag.at(p) for p in g.points)

@@ -126,7 +126,14 @@ def _twist_tile(e: Engine, f: Fold, c: Carry, st: Twisted, acc: Parts, inner: tu
 
 
 def _inner(
-    e: Engine, f: Fold, states: list[State], accs: list[Parts], todo: Plan, weights: dict[str, str], tiles: dict[str, SharedTile], maps: Scope
+    e: Engine,
+    f: Fold,
+    states: list[State],
+    accs: list[Parts],
+    todo: Plan,
+    weights: dict[str, str],
+    tiles: dict[str, SharedTile],
+    maps: Scope,
 ) -> None:
     """One element of the folded axes at a time: read fragments, accumulate."""
     with ExitStack() as stack:
@@ -238,7 +245,8 @@ class Pipeline:
     def advance(self, e: Engine) -> None:
         """Store what was fetched for the next step."""
         for name in self.tiles:
-            assert self.step is not None and self.writers is not None
+            assert self.step is not None
+            assert self.writers is not None
             scope = self.writers[name]
             tile = self._half(name, self.step + 1, scope)
             stage.put(e, tile, stage.value(e, name, scope, self.folded), scope)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from emmy_eq import index as ix
 from emmy_eq.codegen.kernel_ir import Atom, Cmp, Lit
-from emmy_eq.codegen.lower import access, fold, scan, stage, stream
+from emmy_eq.codegen.lower import access, fold, scan, stage
 from emmy_eq.codegen.lower.access import Memory
 from emmy_eq.codegen.lower.builder import Builder
 from emmy_eq.codegen.lower.layout import AxisMap, Fragment, Scope, bits, coordinates, join, scalar
@@ -45,7 +45,6 @@ class Engine:
         self.b = Builder(self.row.threads, self.digits.grid)
         self.home: dict[str, AxisMap] = {}
         self.doubled: set[str] = set()  # shared arrays of two halves
-        self.streamed = stream.read_once(tile, self.known, self.digits)
         self.joined = self.digits.split == 1  # whether one block is left for each output tile
 
     # -- walking the tree -----------------------------------------------------------------------------------------
@@ -155,7 +154,7 @@ class Engine:
             there = {g: self._coordinate(frag.at(point), limit) for g, frag in coords.items()}
             return ix.substitute(offset, there)
 
-        return access.load(self.b, Memory("global", s.buffer, buffer.dtype, "cs" if s.buffer in self.streamed else ""), address, scope, v.axes)
+        return access.load(self.b, Memory("global", s.buffer, buffer.dtype), address, scope, v.axes)
 
     def _coordinate(self, atom: Atom, limit: int) -> Idx:
         if isinstance(atom, Lit):
@@ -204,4 +203,3 @@ class Engine:
 
 def key(v: Value, scope: Scope) -> tuple[object, ...]:
     return (v.name, *(scope[a] for a in v.axes))
-

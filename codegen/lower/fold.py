@@ -118,4 +118,5 @@ def free_threads(e: Engine, f: Fold, placed: list[Placed]) -> None:
         for name in c.results:
             if used & bits(e.home, e.known[name].axes):
                 names = ", ".join(a.name for a in f.axes)
-                raise Unsupported("schedule", f"threads of REDUCE axis {names} lie over those of its result's axes; STAGE=1:shared joins them")
+                why = f"threads of REDUCE axis {names} lie over those of its result's axes, which takes STAGE=1:shared"
+                raise Unsupported("schedule", why)

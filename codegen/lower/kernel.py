@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING
 
 from emmy_eq.codegen import kernel_ir as k
+from emmy_eq.codegen.kernel_ir.verify import shared_layout
 from emmy_eq.codegen.lower import barriers
 from emmy_eq.codegen.lower.engine import Engine
-from emmy_eq.codegen.kernel_ir.verify import shared_layout
 from emmy_eq.codegen.tile_ir import Tile
 from emmy_eq.errors import Unsupported
 
@@ -22,17 +23,11 @@ def lower(tile: Tile, target: Target) -> k.Kernel:
     e = Engine(tile)
     e.run(tile.body)
     body = barriers.insert(tuple(e.b.levels[0].stmts), frozenset(e.doubled))
-    params = [k.Param(x.name, x.dtype, _size(x.shape), kind) for kind, group in (("input", tile.inputs), ("output", tile.outputs)) for x in group]
-    row = tile.schedule
-    kernel = k.Kernel(tile.name, (*params, *e.b.scratch), (e.digits.grid, 1, 1), row.threads, tuple(e.b.shared), body, min_blocks=row.resident)
+    groups = (("input", tile.inputs), ("output", tile.outputs))
+    params = (*(k.Param(x.name, x.dtype, prod(x.shape), kind) for kind, group in groups for x in group), *e.b.scratch)
+    grid, row = (e.digits.grid, 1, 1), tile.schedule
+    kernel = k.Kernel(tile.name, params, grid, row.threads, tuple(e.b.shared), body, min_blocks=row.resident)
     size = shared_layout(kernel)[1]
     if size > target.shared_per_block:
         raise Unsupported("schedule", f"it needs {size} bytes of shared memory; {target} has {target.shared_per_block}")
     return kernel
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    n = 1
-    for extent in shape:
-        n *= extent
-    return n

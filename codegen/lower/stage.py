@@ -18,6 +18,7 @@ from emmy_eq.ops import itemsize
 if TYPE_CHECKING:
     from emmy_eq.codegen.lower.engine import Engine
 
+ZERO = ix.const(0)
 MIN_TRANSPOSE = 8  # elements along both axes that make a detour through shared memory pay
 
 
@@ -30,7 +31,7 @@ class SharedTile:
     axes: tuple[str, ...]
     origin: tuple[Idx, ...]
     stride: tuple[int, ...]
-    start: Idx = ix.const(0)
+    start: Idx = ZERO
 
     def address(self) -> Idx:
         """The element's place, over the axes' coordinates."""
@@ -141,10 +142,11 @@ def cooperative(e: Engine, name: str, home: Scope) -> Scope:
         total *= home[a].tile
     threads, stride = e.b.threads, 1
     out = dict(home)
+    widest = min(access.VECTOR_BYTES // itemsize(v.dtype), max(total // threads, 1))
     for n, a in enumerate(order):
         m = home[a]
         vector = 1
-        while n == 0 and m.extent % (vector * 2) == 0 and m.tile % (vector * 2) == 0 and vector * 2 * itemsize(v.dtype) <= access.VECTOR_BYTES and total >= vector * 2 * threads:
+        while n == 0 and 2 * vector <= widest and m.extent % (2 * vector) == 0 and m.tile % (2 * vector) == 0:
             vector *= 2
         share = 1
         while share * 2 * stride <= threads and m.tile // vector % (share * 2) == 0:

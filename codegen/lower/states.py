@@ -183,8 +183,15 @@ class Expression(Val):
     def _outside(self, *args: Any) -> Any:
         raise NotImplementedError("a twist's weight and rescale are scalar functions")
 
-    _reduce = _scan = _twist = cast = count = stored = is_float = has_dtype = _outside
-    free = property(_outside)
+    _reduce: Any = _outside
+    _scan: Any = _outside
+    _twist: Any = _outside
+    cast: Any = _outside
+    count: Any = _outside
+    stored: Any = _outside
+    is_float: Any = _outside
+    has_dtype: Any = _outside
+    free: Any = property(_outside)
 
 
 def state(carry: Carry, dtype: str, product: bool) -> State:

@@ -42,11 +42,14 @@ def digits(tile: Tile) -> Digits:
 
 
 def _raster(order: str, counts: dict[str, int], bx: Idx) -> dict[str, Idx]:
-    """Block coordinates: row-major; ``gN`` walks N rows of the last two axes together, so that they share operands in L2."""
-    out = {}
+    """Block coordinates from the block number; see `emmy_eq.codegen.schedule`."""
+    out: dict[str, Idx] = {}
     names = list(counts)
+    if order == "late":
+        bx = bx * -1 + (prod(counts.values()) - 1)
+        names.reverse()
     large = [n for n in names if counts[n] > 1]
-    if order != "row" and len(large) >= 2:
+    if order[0] == "g" and len(large) >= 2:
         m, n = large[-2:]
         group = int(order[1:])
         if counts[m] % group:
