@@ -51,8 +51,10 @@ def _output(command: str) -> str:
     if words[0] != "emmy-eq":
         raise ValueError(f"only emmy-eq commands can be refreshed, not {line!r}")
     out = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
-        main(words[1:])
+    with contextlib.redirect_stdout(out):
+        code = main(words[1:])
+    if code != 0:
+        raise RuntimeError(f"{line} ended with exit code {code}")
     lines = out.getvalue().splitlines(keepends=True)
     return "".join(lines[: int(head[1])] if head else lines)
 

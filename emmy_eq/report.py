@@ -157,12 +157,17 @@ def explain(compiled: Compiled, verbose: int = 0) -> str:
     )
     parts = [kernels, found]
     if verbose:
-        parts += [_matches(compiled), table(["stage", "seconds"], [[name, f"{s:.3f}"] for name, s in compiled.seconds.items()])]
+        parts += [_matches(compiled), _seconds(compiled.seconds)]
     if verbose > 1:
         from emmy_eq.steps import steps
 
         parts += [_step(step) for step in steps(compiled)]
     return "\n\n".join(parts)
+
+
+def _seconds(stages: Mapping[str, float]) -> str:
+    ours = sum(s for name, s in stages.items() if name != "import_torch")
+    return table(["stage", "seconds"], [[name, f"{s:.3f}"] for name, s in (*stages.items(), ("all but import_torch", ours))])
 
 
 def _step(step: Step) -> str:

@@ -155,7 +155,7 @@ def test_rules_check_one(capsys: pytest.CaptureFixture[str]) -> None:
 def test_verbose_shows_rewrites_as_diffs(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "compile", "-c", "torch.softmax(torch.randn(4, 8), -1)", "-vv")
     assert code == 0
-    assert "twist_softmax_of_one: sum[k](exp(s - max[k](s)))" in out
+    assert "twist_softmax: sum[k](exp(s - max[k](s)))" in out
     assert "+      carry v2, v3 = twist softmax(v1, v0)" in out
 
 
