@@ -46,9 +46,8 @@ def _wait(k: Blocks, s: ir.CpAsyncWait, env: dict[str, Value], active: Active) -
 
 
 def _land(k: Blocks, copy: Copy) -> None:
-    copy.memory.data[copy.address] = copy.data
     b, w = k.lanes.block[copy.who], k.lanes.warp[copy.who]
-    copy.memory.write_time[copy.address] = k.clocks.time[b, w][:, None]
+    copy.memory.land(copy.address, copy.data, b, w, k.clocks.time[b, w])
 
 
 HANDLERS: Mapping[type, Callable[[Blocks, Any, dict[str, Value], Active], None]] = {

@@ -17,7 +17,7 @@ from emmy_eq.codegen.simulate.clocks import Array
 from emmy_eq.codegen.simulate.faults import Fault
 from emmy_eq.codegen.simulate.memory import Memory
 from emmy_eq.codegen.simulate.state import Active, Blocks
-from emmy_eq.codegen.simulate.tma import read_by_async_proxy, read_done, swizzled
+from emmy_eq.codegen.simulate.tma import read_by_async_proxy, swizzled
 from emmy_eq.codegen.simulate.units import Product
 from emmy_eq.codegen.simulate.values import Value
 from emmy_eq.index import Idx
@@ -230,7 +230,7 @@ def _wait(k: Blocks, s: ir.WgmmaWait, env: dict[str, Value], active: Active) -> 
                 if not any(key in p.registers for p in later):
                     register[here] = unit.values[key][here]
             for memory, address in product.reads:
-                read_done(k, memory, address, 4 * group, int(k.clocks.known[0, 4 * group, 4 * group]))
+                memory.read_done(address, 4 * group, int(k.clocks.known[0, 4 * group, 4 * group]))
         for memory, address in (r for p in left for r in p.reads):
             memory.note_read(address, np.array([128 * group]), k.lanes, k.clocks, k.outside, flight=True)
 

@@ -10,6 +10,8 @@ import numpy as np
 from emmy_eq.codegen.simulate.clocks import IN_FLIGHT, Array, Clocks
 from emmy_eq.codegen.simulate.faults import Fault
 
+_LOG = 256  # reads kept before they are settled
+
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
@@ -63,13 +65,17 @@ class Outside:
 
 
 class Memory:
-    """One array.  Shared memory holds a copy a block: ``stride`` is its size then, and 0 for global memory."""
+    """One array.  Shared memory holds a copy a block: ``stride`` is its size then, and 0 for global memory.
+
+    Most accesses to shared memory are ordered by a barrier after all that came before, which the latest times of each warp show;
+    only the others are looked up by address.  Reads are logged until a write asks for them.
+    """
 
     def __init__(self, name: str, data: Array, size: int, stride: int, warps: int, tracked: bool) -> None:
         self.name, self.data, self.size, self.stride, self.tracked = name, data, size, stride, tracked
         self.shared = stride != 0
         n = len(data) if tracked else 0
-        self.writer = np.full(n, -1, np.int32)  # thread in its block; the number of threads: the copy engine
+        self.writer = np.full(n, -1, np.int32)  # thread in its block
         self.writer_block = np.full(n, -1, np.int32)  # in the grid
         self.write_time = np.zeros(n, np.int32)
         self.atomic = np.zeros(n, np.bool_)
@@ -77,6 +83,11 @@ class Memory:
         self.read_time = np.zeros((n, warps), np.int32)
         self.reader = np.full((n, warps), -1, np.int8)  # lane; -2: several
         self.reader_block = np.full(n, -1, np.int32)  # -2: several
+        blocks = len(data) // stride if stride else 0
+        self.latest_write = np.zeros((blocks, warps + 2), np.int32)  # by block and source
+        self.latest_read = np.zeros((blocks, warps), np.int32)
+        self.flying = 0  # addresses that asynchronous copies own
+        self.log: list[tuple[Array, Array, Array]] = []  # reads: addresses, threads, times
 
     def locate(self, offset: Array, width: int, who: Array, lanes: Lanes) -> Array:
         """Flat addresses (threads, width) of a vector access, or a fault."""
@@ -91,15 +102,34 @@ class Memory:
         return base[:, None] + np.arange(width) if width > 1 else base[:, None]
 
     def note_read(self, address: Array, who: Array, lanes: Lanes, clocks: Clocks, outside: Outside, flight: bool = False) -> None:
-        """Check a read of ``address`` (threads, width) by threads ``who`` and record it."""
+        """Check a read of ``address`` (threads, width) by threads ``who`` and record it; ``flight``: it ends at `read_done`."""
         if not self.tracked:
             return
-        a, f = address.ravel(), np.repeat(who, address.shape[1])
-        self._after_write(a, f, lanes, clocks, outside, "reads")
+        b, w = lanes.block[who], lanes.warp[who]
+        if not self.shared or self.flying or _behind(self.latest_write, clocks.known)[b, w].any():
+            self._after_write(address.ravel(), np.repeat(who, address.shape[1]), lanes, clocks, outside, "reads")
+        now = np.full(len(who), IN_FLIGHT, np.int32) if flight else clocks.time[b, w]
+        if not self.shared:
+            self._record_read(address, who, now, lanes)
+            return
+        self.latest_read[b, w] = np.maximum(now, self.latest_read[b, w])
+        self.log.append((address, who, now))
+        if flight or len(self.log) > _LOG:
+            self._settle_reads(lanes, clocks)
+
+    def _settle_reads(self, lanes: Lanes, clocks: Clocks) -> None:
+        """Forget the logged reads if every warp is ordered after them, else record them by address."""
+        if _behind(self.latest_read, clocks.known).any():
+            for address, who, now in self.log:
+                self._record_read(address, who, now, lanes)
+        self.log.clear()
+
+    def _record_read(self, address: Array, who: Array, now: Array, lanes: Lanes) -> None:
+        width = address.shape[1]
+        a, f, time = address.ravel(), np.repeat(who, width), np.repeat(now, width)
         w, lane = lanes.warp[f], lanes.lane[f]
-        now = np.full(len(a), IN_FLIGHT, np.int32) if flight else clocks.time[lanes.block[f], w]
-        several = (self.read_time[a, w] == now) & (self.reader[a, w] != lane)
-        self.read_time[a, w] = np.maximum(now, self.read_time[a, w]) if flight else now
+        several = (self.read_time[a, w] == time) & (self.reader[a, w] != lane)
+        self.read_time[a, w] = np.maximum(time, self.read_time[a, w])
         self.reader[a, w] = np.where(several, -2, lane)
         crowd = self.reader[a, w] != np.where(several, -2, lane)
         self.reader[a[crowd], w[crowd]] = -2
@@ -107,13 +137,25 @@ class Memory:
             here, before = lanes.grid[lanes.block[f]], self.reader_block[a]
             self.reader_block[a] = np.where((before == -1) | (before == here), here, -2)
 
+    def read_done(self, address: Array, warp: int, time: int) -> None:
+        """An asynchronous unit has read these addresses, for a warp, at that warp's ``time``."""
+        self.read_time[address.ravel(), warp] = time
+
     def note_write(self, address: Array, who: Array, lanes: Lanes, clocks: Clocks, outside: Outside, atomic: bool = False) -> None:
         """Check a write and record it; ``atomic`` writes are not in conflict with one another."""
         if not self.tracked:
             return
         a, f = address.ravel(), np.repeat(who, address.shape[1])
-        self._after_write(a, f, lanes, clocks, outside, "writes", atomic)
-        self._after_reads(a, f, lanes, clocks)
+        block, w = lanes.block[who], lanes.warp[who]
+        if not self.shared or self.flying or _behind(self.latest_write, clocks.known)[block, w].any():
+            self._after_write(a, f, lanes, clocks, outside, "writes", atomic)
+        if not self.shared:
+            self._after_reads(a, f, lanes, clocks)
+        else:
+            if _behind(self.latest_read, clocks.known)[block, w].any():
+                self._settle_reads(lanes, clocks)
+                self._after_reads(a, f, lanes, clocks)
+            self.latest_write[block, w] = clocks.time[block, w]
         t, b = lanes.thread[f], lanes.grid[lanes.block[f]]
         self.writer[a], self.writer_block[a] = t, b
         self.write_time[a] = clocks.time[lanes.block[f], lanes.warp[f]]
@@ -125,8 +167,16 @@ class Memory:
 
     def take_flight(self, address: Array, copy_engine: bool) -> None:
         """An asynchronous copy owns these addresses until `land`."""
+        self.flying += address.size
         self.write_time[address] = IN_FLIGHT
         self.proxy[address] = copy_engine
+
+    def land(self, address: Array, data: Array, block: Array, source: Array, time: Array) -> None:
+        """The copy is done, as a write by ``source`` (a warp or the copy engine) at ``time``; one of each a row of addresses."""
+        self.data[address] = data
+        self.flying -= address.size
+        self.write_time[address] = time[:, None]
+        np.maximum.at(self.latest_write, (block, source), time)
 
     def _after_write(self, a: Array, f: Array, lanes: Lanes, clocks: Clocks, outside: Outside, verb: str, atomic: bool = False) -> None:
         writer = self.writer[a]
@@ -172,6 +222,11 @@ class Memory:
     def _race(self, a: int, f: int, lanes: Lanes, verb: str, state: str) -> None:
         offset = a % self.stride if self.shared else a
         raise Fault("race", f"{_thread(f, lanes)} {verb} {self.name}[{offset}], but {state}")
+
+
+def _behind(latest: Array, known: Array) -> Array:
+    """(blocks, warps): whether a warp is not ordered after all accesses of the ``latest`` times (blocks, sources)."""
+    return np.asarray((latest[:, None, :] > known[:, :, : latest.shape[1]]).any(axis=2))
 
 
 def _thread(f: int, lanes: Lanes) -> str:

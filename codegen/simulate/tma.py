@@ -115,9 +115,8 @@ def _wait(k: Blocks, s: ir.MbarWait, env: dict[str, Value], active: Active) -> W
 def _land(k: Blocks, bar: Mbarrier) -> None:
     """The copy engine finishes what it owes this mbarrier."""
     for memory, address, data, size in bar.boxes:
-        memory.data[address] = data
         k.clocks.engine_time += 1
-        memory.write_time[address] = k.clocks.engine_time[0]
+        memory.land(address, data, np.array([0]), np.array([k.clocks.engine]), k.clocks.engine_time)
         clock = np.zeros_like(k.clocks.known[0, 0])
         clock[k.clocks.engine] = k.clocks.engine_time[0]
         bar.join(clock)
@@ -210,11 +209,6 @@ def read_by_async_proxy(k: Blocks, memory: Memory, address: Array, who: Array) -
     memory.note_read(address, who, k.lanes, k.clocks, k.outside, flight=True)
 
 
-def read_done(k: Blocks, memory: Memory, address: Array, warp: int, time: int) -> None:
-    """The async unit has read these addresses, for a warp, at that warp's ``time``."""
-    memory.read_time[address.ravel(), warp] = time
-
-
 def _commit(k: Blocks, s: ir.TmaCommit, env: dict[str, Value], active: Active) -> None:
     mine = [g for g in k.bulk.open if active[g.thread]]
     k.bulk.groups += mine
@@ -227,7 +221,7 @@ def _store_wait(k: Blocks, s: ir.TmaWait, env: dict[str, Value], active: Active)
         done = mine[: max(0, len(mine) - s.pending)]
         warp = int(k.lanes.warp[thread])
         for memory, address in (r for g in done for r in g.reads):
-            read_done(k, memory, address, warp, int(k.clocks.time[0, warp]))
+            memory.read_done(address, warp, int(k.clocks.time[0, warp]))
         k.bulk.groups = [g for g in k.bulk.groups if g not in done]
 
 
