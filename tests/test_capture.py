@@ -62,6 +62,27 @@ def test_a_write_through_views_reaches_the_input() -> None:
     torch.testing.assert_close(written, mutated)
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x[x > 4] = 2.0; x",
+        "y = x.view(-1); y.detach()[1:].add_(1); y",
+        "x.data.mul_(2); x + 1",
+        "x[1] += 2; x[2, 2:] = T([3.0, 4.0]); x.copy_(x.flip(0)); x",
+        "y = x * 2; y.relu_().clamp_(1, 5); y[:, 0].zero_(); y",
+        "a, b = x.chunk(2, 1); b.add_(a); x",
+        "x.index_add_(0, T([1, 1]), torch.ones(2, 4)); x",
+        "x //= 3; x",
+    ],
+)
+def test_in_place_programs_leave_what_eager_leaves(code: str) -> None:
+    setup = "x = torch.arange(12.0).reshape(3, 4) + 0"
+    space = {"torch": torch, "T": torch.tensor}
+    *statements, last = code.split("; ")
+    exec("\n".join((setup, *statements)), space)
+    torch.testing.assert_close(returned(capture_code(f"{setup}; {code}")), eval(last, space))
+
+
 def test_views_made_before_a_write_see_it() -> None:
     def f(x: Tensor) -> Tensor:
         y = x + 0
@@ -123,7 +144,9 @@ def test_positions_are_the_users_lines() -> None:
         ("F.dropout(torch.ones(3))", "random values"),
         ("torch.ones(3) + torch.ones(3).sum().item()", "depends on a tensor's data"),
         ("x = torch.ones(3); x[x > 0]", "shape depends on data"),
-        ("torch.ones(3).sort()", "no lowering"),
+        ("torch.ones(3).histc(2)", "no lowering"),
+        ("x = torch.ones(6); x.unfold(0, 3, 1).add_(1); x", "overlapping view"),
+        ("torch.ones(1).expand(3).add_(1)", "overlapping view"),
         ("torch.fft.fft(torch.ones(4))", "fft"),
         ("F.pad(torch.ones(1, 2, 4), (1, 1), 'nonsense')", "nonsense|Unrecognised"),
         ("nn.BatchNorm1d(3)(torch.ones(2, 3))", "training=True"),

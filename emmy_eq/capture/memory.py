@@ -51,6 +51,14 @@ class Memory:
             storage = self._storages[_key(x)] = _Storage(x)
         self._known[id(x)] = _Known(x, ref, storage.version)
 
+    def adopt(self, x: Tensor) -> bool:
+        """Whether ``x``, which no operation made (``y.data``), shares the memory of a known tensor; from now on it is known too."""
+        storage = self._storages.get(_key(x))
+        if storage is None:
+            return False
+        self._known[id(x)] = _Known(x, self.ref_of_base(storage), -1)  # older than any version, so that it is read anew
+        return True
+
     def ref(self, x: Tensor) -> Ref:
         """What ``x`` holds now."""
         known, storage = self._known[id(x)], self._storages[_key(x)]
@@ -69,6 +77,10 @@ class Memory:
 
     def write(self, x: Tensor, value: Ref) -> None:
         """``x`` becomes ``value`` in place."""
+        if _overlaps(x):
+            raise Unsupported(
+                "in-place operation", f"a write through an overlapping view (strides {x.stride()})", self._where(), tuple(x.shape)
+            )
         storage = self._storages[_key(x)]
         base = self._known[id(storage.base)]
         if _same_place(x, storage.base):
@@ -90,6 +102,16 @@ class Memory:
 
 def _key(x: Tensor) -> int:
     return int(x.untyped_storage()._cdata)
+
+
+def _overlaps(x: Tensor) -> bool:
+    """Whether two elements may share a place; exact for the strides that views of dense tensors have, safe for others."""
+    span = 1  # of the dims seen so far, all of smaller stride
+    for stride, extent in sorted((s, n) for s, n in zip(x.stride(), x.shape, strict=True) if n > 1):
+        if stride < span:
+            return True
+        span += stride * (extent - 1)
+    return False
 
 
 def _same_place(a: Tensor, b: Tensor) -> bool:

@@ -69,7 +69,7 @@ class Tracer(TorchDispatchMode):
 
     def known(self, x: Tensor) -> Tensor:
         """``x``, or its stand-in where it has data: a parameter, a buffer, a literal."""
-        if x in self.memory:
+        if x in self.memory or (x.is_meta and self.memory.adopt(x)):
             return x
         if x.is_meta:
             raise Unsupported("capture", "a literal made on the device of a tensor that has no data while the program is traced", where())
@@ -139,7 +139,9 @@ class Tracer(TorchDispatchMode):
         if packet in ("detach_", "requires_grad_"):
             return target
         pure_name = f"__{packet[3:]}" if packet.startswith("__i") else packet.removesuffix("_")
-        pure = getattr(getattr(torch.ops.aten, pure_name, None), func._schema.overload_name or "default", None)
+        forms = getattr(torch.ops.aten, pure_name, None)
+        # floor_divide_.Tensor is the one whose out-of-place form has another overload name.
+        pure = getattr(forms, func._schema.overload_name or "default", getattr(forms, "default", None))
         if torch.Tag.nondeterministic_seeded in func.tags:
             raise Unsupported(packet, "random values", where())
         if pure is None:

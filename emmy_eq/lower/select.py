@@ -87,6 +87,10 @@ def index_tensor(b: Builder, x: Value, indices: Sequence[Value | None]) -> Value
 
 def index_put(b: Builder, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False) -> Value:
     """``x[indices] = values`` for indices of leading dims; of several writes to one element the last one counts."""
+    masks = [i for i in indices if i is not None]
+    if len(masks) == 1 and masks[0].dtype == "bool" and indices[0] is not None and total(values.shape) == 1 and not accumulate:
+        mask = b.reshape(masks[0], (*masks[0].shape, *[1] * (x.rank - masks[0].rank)))
+        return b.where(b.expand(mask, x.shape), b.reshape(b.cast(values, x.dtype), ()), x)
     at, listed, common, _ = _indexed(b, x, indices)
     if at != list(range(len(at))):
         raise Unsupported(b.op, "indices of other than the leading dims", b.source)
