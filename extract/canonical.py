@@ -5,24 +5,22 @@ Two readings from below (what a value is made of) and one from above (what uses 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 
-from emmy_eq import index as ix
 from emmy_eq import terms as tm
 from emmy_eq.extract.nest import Output
-from emmy_eq.ops import itemsize, ops
-from emmy_eq.terms import AxisTable, InputBuf, Val
+from emmy_eq.ops import ops
+from emmy_eq.terms import Val
 
 
-def operand_order(outputs: Sequence[Output], axes: AxisTable) -> Callable[[Val], Sequence[Val]]:
-    """A function from a value to its operands in canonical order."""
+def operand_order(outputs: Sequence[Output], access: Mapping[Val, str]) -> Callable[[Val], Sequence[Val]]:
+    """A function from a value to its operands in canonical order.
+
+    ``access`` says of every load where it reads, and of every iota what it counts, in words that do not name axes or buffers.
+    """
     values = list(tm.topological([o.val for o in outputs]))
-    called = {a.name: f"axis{a.extent}" for a in axes.axes}
-    for output in outputs:
-        called |= {a.name: f"dim{n}of{a.extent}" for n, a in enumerate(output.axes)}
-    notes = {v: _note(v, called) for v in values}
+    notes = {v: _note(v, access) for v in values}
     below = _from_below(values, notes, {})
     above = _from_above(values, below, outputs)
     uses: dict[str, list[int]] = {}
@@ -46,18 +44,10 @@ def _commutes(v: Val) -> bool:
     return v.op in ops() and ops()[v.op].commutative
 
 
-def _note(v: Val, called: Mapping[str, str]) -> str:
+def _note(v: Val, access: Mapping[Val, str]) -> str:
     """What a value is apart from its operands."""
-
-    def index(idxs: Sequence[ix.Idx]) -> str:
-        return re.sub(r"\w+", lambda found: called.get(found[0], found[0]), ", ".join(map(ix.show, idxs)))
-
-    if v.op == "load":
-        buf, idxs = v.attr
-        shape = buf.shape if isinstance(buf, InputBuf) else ()
-        return f"load {itemsize(v.dtype)}{v.dtype}{shape}[{index(idxs)}]"
-    if v.op == "iota":
-        return f"iota {index((v.attr,))}"
+    if v.op in ("load", "iota"):
+        return f"{v.op} {v.dtype} {access[v]}"
     if v.op == "lit":
         return f"lit {v.dtype} {v.attr}"
     return f"{v.op} {v.dtype} {v.attr[0] if v.attr is not None else ''}"

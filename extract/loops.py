@@ -18,7 +18,7 @@ from emmy_eq.extract.nest import Block, Cell, Group, Output, Sink, place
 from emmy_eq.index import Idx
 from emmy_eq.loop_ir import Buffer, Carry, Fold, Kernel, Let, Load, Loop, Program, Stmt, Store
 from emmy_eq.ops import twists
-from emmy_eq.terms import Axis, AxisTable, InputBuf
+from emmy_eq.terms import Axis, AxisTable, InputBuf, Val
 
 if TYPE_CHECKING:
     from emmy_eq.extract.plan import Plan
@@ -39,8 +39,10 @@ def to_loops(plan: Plan) -> Program:
 
 def build(name: str, outputs: Sequence[Output], axes: AxisTable, orders: Orders) -> Kernel:
     """The kernel that computes ``outputs``; raises `emmy_eq.extract.nest.Unrealisable` where no one nest does."""
+    plain = _Draft(axes, orders)
+    plain.emit(place(outputs, axes, lambda v: v.args))
     draft = _Draft(axes, orders)
-    root = place(outputs, axes, operand_order(outputs, axes))
+    root = place(outputs, axes, operand_order(outputs, _Normal(plain, name).access_notes()))
     draft.emit(root)
     return _Normal(draft, name).kernel(draft.items(root))
 
@@ -296,6 +298,23 @@ class _Normal(_Printer):
             layout.merge_axes([loop.names for loop in draft.loops], extents, indices)
         draft.iotas.update(zip(draft.iotas, indices[start:], strict=True))
         self.shape_buffers(kept, at, indices)
+
+    def access_notes(self) -> dict[Val, str]:
+        """Where loads read and what iotas count, with variables called after their place and extent."""
+        called: dict[str, str] = {}
+        for loop in self.draft.loops:
+            for n, name in enumerate(loop.names):
+                role = f"dim{n}" if loop.group is None else "fold"
+                if loop.group is None or name not in called:
+                    called[name] = f"{role}_{self.draft.extents[name]}"
+        to = {name: ix.var(new) for name, new in called.items()}
+        notes: dict[Val, str] = {}
+        for where, access in self.draft.accesses.items():
+            if isinstance(where, Cell):
+                notes.setdefault(where.val, f"{access.shape}{[str(ix.substitute(x, to)) for x in access.index]}")
+        for cell, idx in self.draft.iotas.items():
+            notes.setdefault(cell.val, str(ix.substitute(idx, to)))
+        return notes
 
     def order_folds(self, indices: Sequence[Idx]) -> None:
         """Fold axes from the largest stride to the smallest, unless positions among them are asked for."""

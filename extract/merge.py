@@ -31,42 +31,50 @@ class Planned:
 Make = Callable[[Sequence[Output]], Planned]  # a kernel with its cost; raises `Unrealisable`
 
 
-def merge(kernels: Sequence[Planned], make: Make, axes: AxisTable) -> list[Planned]:
-    """``kernels`` (in launch order), where the pair that saves most modelled time is merged as long as one saves any."""
+def merge(kernels: Sequence[Planned], make: Make, axes: AxisTable, results: frozenset[str], pinned: frozenset[str]) -> list[Planned]:
+    """``kernels`` (in launch order), where the pair that saves most modelled time is merged as long as one saves any.
+
+    Buffers in ``results`` are stored in any case; those in ``pinned`` go through memory to all their readers.
+    """
     current = list(kernels)
-    known: dict[tuple[str, str], Planned | None] = {}
+    tried: dict[tuple[int, int], Planned | None] = {}
+    seen = list(kernels)  # keeps every kernel alive, so that its id is its own
     while True:
         best: tuple[float, Planned, Planned, Planned] | None = None
         for a, b in combinations(current, 2):
-            if _between(a, b, current):
+            if _between(a, b, current) or _reads(b) & _writes(a) & pinned:
                 continue
-            if (a.name, b.name) not in known:
-                known[a.name, b.name] = _merged(a, b, make, axes)
-            merged = known[a.name, b.name]
+            key = (id(a), id(b))
+            if key not in tried:
+                others = [k for k in current if k is not a and k is not b]
+                tried[key] = _merged(a, b, make, axes, results.union(*map(_reads, others)))
+            merged = tried[key]
             saved = a.cost.seconds + b.cost.seconds - merged.cost.seconds if merged is not None else 0.0
             if merged is not None and saved > (best[0] if best is not None else 1e-12):
                 best = saved, a, b, merged
         if best is None:
             return current
         _, first, second, merged = best
+        seen.append(merged)
         current = _in_order([merged, *(k for k in current if k is not first and k is not second)])
 
 
-def _merged(a: Planned, b: Planned, make: Make, axes: AxisTable) -> Planned | None:
-    """One kernel for both, where their nests agree; ``a`` comes first in launch order."""
-    outputs = list(b.outputs)
-    made = {o.buffer: o.val for o in a.outputs}
+def _merged(a: Planned, b: Planned, make: Make, axes: AxisTable, wanted: frozenset[str]) -> Planned | None:
+    """One kernel for both, where their nests agree; ``a`` comes first in launch order.  ``wanted``: buffers that others read."""
+    first, second = list(a.outputs), list(b.outputs)
+    made = {o.buffer: o.val for o in first}
     if _reads(b) & made.keys():
-        if not all(_pointwise(o.val, made, axes) for o in outputs):
+        if not all(_pointwise(o.val, made, axes) for o in second):
             return None
-        outputs = [Output(o.buffer, _rebuilt(o.val, axes, {}, made), o.axes) for o in outputs]
+        second = [Output(o.buffer, _rebuilt(o.val, axes, {}, made), o.axes) for o in second]
+        first = [o for o in first if o.buffer in wanted]
     elif not _reads(a) & _reads(b):
         return None
-    renamed = _renamed(a.outputs, outputs, axes)
+    renamed = _renamed(first, second, axes) if first else second
     if renamed is None:
         return None
     try:
-        merged = make([*a.outputs, *renamed])
+        merged = make([*first, *renamed])
     except Unrealisable:
         return None
     return merged if _blocks_with_folds(merged.loops.body) < 2 else None

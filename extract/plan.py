@@ -81,7 +81,8 @@ def search(sat: Saturated, target: Target, place: Place = "auto", seconds: float
     if kernels is None:
         raise Unsupported("program", "its values need each other's kernels in a circle; pin fewer seams to cut")
     if place != "cut":
-        kernels = merge(kernels, finder.kernel_of, sat.axes)
+        pinned = frozenset(finder.names[c] for c in finder.needed)
+        kernels = merge(kernels, finder.kernel_of, sat.axes, frozenset(r.name for r in sat.results), pinned)
     met = tuple(sorted(finder.met.values(), key=lambda m: (m.seconds, m.stored)))
     done = tuple(finder.finished(n, k) for n, k in enumerate(kernels))
     return Plan(done, sat.results, sat.inputs, sat.axes, target, met, time.perf_counter() - start)
