@@ -24,6 +24,8 @@ def capture(fn: Callable[..., Any], example_inputs: Sequence[Any]) -> Program:
     """
     if isinstance(fn, torch.nn.Module) and any(m.training and _behaves_otherwise(m) for m in fn.modules()):
         raise InvalidInput(type(fn).__name__, "it holds dropout or batch norm in training mode; call .eval() on it first")
+    if isinstance(example_inputs, Tensor):
+        raise InvalidInput("example inputs", "they are a tuple of arguments; write (x,) for one tensor")
     tracer = Tracer()
     leaves, spec = pytree.tree_flatten(tuple(example_inputs))
     names = _argument_names(fn, example_inputs)

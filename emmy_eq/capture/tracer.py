@@ -159,7 +159,7 @@ class Tracer(TorchDispatchMode):
         name = str(func).removeprefix("aten.")
         if name in ("_local_scalar_dense.default", "tensor_split.tensor_indices_or_sections"):
             raise Unsupported("item", "a Python value that depends on a tensor's data", where())
-        if torch.Tag.nondeterministic_seeded in func.tags and "size" in arguments:
+        if torch.Tag.nondeterministic_seeded in func.tags and ("size" in arguments or name.startswith("randperm")):
             return self._random(func, arguments)
         # By position, since torch's callers have a ``self`` of their own.
         positional = [arguments.pop(a.name) for a in func._schema.arguments if not a.kwarg_only and a.name in arguments]
@@ -182,8 +182,9 @@ class Tracer(TorchDispatchMode):
 
     def _random(self, func: Any, arguments: dict[str, Any]) -> Tensor:
         """A random factory's result: it may yet become an input; as a part of the program it has no lowering."""
-        dtype = arguments.get("dtype") or (torch.int64 if "rand" in str(func) and "high" in arguments else torch.get_default_dtype())
-        x = torch.empty(arguments["size"], dtype=dtype, device="meta")
+        integer = "high" in arguments or "n" in arguments  # randint, randperm
+        dtype = arguments.get("dtype") or (torch.int64 if integer else torch.get_default_dtype())
+        x = torch.empty(arguments["size"] if "size" in arguments else [arguments["n"]], dtype=dtype, device="meta")
         self.memory.add(x, self._record(str(func), _without_defaults(func, arguments), ((tuple(x.shape), dtype_name(dtype)),)))
         return x
 
