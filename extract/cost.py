@@ -79,6 +79,7 @@ class _Meter:
         self.sizes = {b.name: _size(b.shape) * itemsize(b.dtype) for b in (*kernel.inputs, *kernel.outputs)}
         self.read: dict[str, dict[tuple[ix.Idx, ...], int]] = defaultdict(dict)  # distinct loads: bytes
         self.again = 0  # bytes that further passes read
+        self.rows = 0  # axes that some fold binds: what a block walks along
         self.l2 = 0
         self.deep = 1.0
         self.absorbed: set[str] = set()
@@ -131,7 +132,7 @@ class _Meter:
             elif isinstance(stmt, Fold):
                 self.fold(stmt, parallel, folded, depth)
             elif isinstance(stmt, Load):
-                work.loads.extend(self.load(stmt, parallel, folded))
+                work.loads.extend(self.load(stmt))
             elif isinstance(stmt, Let):
                 self.let(stmt)
                 if stmt.op != "lit":
@@ -158,7 +159,7 @@ class _Meter:
         if flops and unit != "alu":
             self.flops[unit] += flops * points
 
-    def load(self, stmt: Load, parallel: int, folded: int) -> list[tuple[int, int]]:
+    def load(self, stmt: Load) -> list[tuple[int, int]]:
         """Bytes and axes, unless an earlier pass has left them in the block."""
         depends = self.index(stmt.index)
         for a in stmt.indices:
@@ -169,7 +170,7 @@ class _Meter:
         bytes_ = min(self.points(depends) * size, self.sizes[stmt.buffer])
         known = self.read[stmt.buffer]
         if stmt.index in known:
-            if self.points(depends & ~(parallel & ~folded)) * size <= ROW_BYTES:
+            if self.points(depends & self.rows) * size <= ROW_BYTES:
                 return []
             self.again += bytes_
         known[stmt.index] = bytes_
@@ -177,6 +178,7 @@ class _Meter:
 
     def fold(self, stmt: Fold, parallel: int, folded: int, depth: int) -> None:
         bound = self.bind(stmt.axes)
+        self.rows |= bound
         if depth >= 2:
             self.deep = DEEP
         work = self.block(stmt.body, parallel, folded | bound, depth + 1)
