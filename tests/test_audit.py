@@ -51,9 +51,20 @@ def test_any_term_of_a_class_gives_its_value(seed: int, accuracy: str) -> None:
                 np.testing.assert_allclose(got, want, rtol=TOLERANCE, atol=TOLERANCE)
 
 
-def decoder_block(hidden: int, heads: int, kv_heads: int, intermediate: int, length: int, dtype: torch.dtype) -> Saturated:
+class Stack(torch.nn.Module):
+    def __init__(self, depth: int, hidden: int, heads: int, kv_heads: int, intermediate: int) -> None:
+        super().__init__()
+        self.blocks = torch.nn.ModuleList(DecoderBlock(hidden, heads, kv_heads, intermediate) for _ in range(depth))
+
+    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = block(x, cos, sin)
+        return x
+
+
+def decoder(hidden: int, heads: int, kv_heads: int, intermediate: int, length: int, dtype: torch.dtype, depth: int = 1) -> Saturated:
     with torch.device("meta"):
-        block = DecoderBlock(hidden, heads, kv_heads, intermediate)
+        block = Stack(depth, hidden, heads, kv_heads, intermediate)
     block = block.to(dtype=dtype).to_empty(device="cpu").requires_grad_(False)
     size = hidden // heads
     x, cos, sin = (torch.empty(shape, dtype=dtype) for shape in ((1, length, hidden), (length, size), (length, size)))
@@ -63,11 +74,17 @@ def decoder_block(hidden: int, heads: int, kv_heads: int, intermediate: int, len
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(16, 4, 2, 24, 6), (2048, 32, 4, 5632, 128)], ids=["small", "full"])
 def test_a_decoder_block_saturates_and_holds(shape: tuple[int, int, int, int, int], dtype: torch.dtype) -> None:
-    s = decoder_block(*shape, dtype)
+    s = decoder(*shape, dtype)
     assert s.report.saturated
     assert s.report.rows < 2_000  # 305 in f32 and 451 in bf16: growth by more than a new rule's share is a blow-up
     assert any(n.attr[0] == "softmax" for cls in range(len(s.classes)) for n in members(s, cls, "twist"))
     assert audit(s) is None
+
+
+def test_a_stack_of_blocks_grows_in_proportion() -> None:
+    one, three = (decoder(16, 4, 2, 24, 6, torch.float32, depth) for depth in (1, 3))
+    assert three.report.rows < 3 * one.report.rows
+    assert audit(three) is None
 
 
 @rule(Rounding.REASSOCIATES)

@@ -42,7 +42,7 @@ def audit(saturated: Saturated, samples: int = 2, key: int = 0) -> Culprit | Non
     for layer in by_depth(dict(enumerate(saturated.classes))):
         for cls, node in layer:
             first.setdefault(cls, node)
-    here = _Evaluator(saturated, space, first, space.positions())
+    here = _Evaluator(saturated, space, first, space.positions(), {})
     for cls, chosen in first.items():
         expected = here.value(cls)
         if (axis := expected.varies_along(~saturated.free[cls])) is not None:
@@ -69,13 +69,15 @@ def show(saturated: Saturated, node: ENode, depth: int = 2) -> str:
 class _Evaluator:
     """Values of classes where axis a has the coordinates ``at[a]``; renamed reads and bound axes make evaluators of their own."""
 
-    def __init__(self, saturated: Saturated, space: Space, first: Mapping[int, ENode], at: dict[int, Any]) -> None:
+    def __init__(
+        self, saturated: Saturated, space: Space, first: Mapping[int, ENode], at: dict[int, Any], others: dict[Any, _Evaluator]
+    ) -> None:
         self.saturated = saturated
         self.space = space
         self.first = first
         self.at = at
         self.known: dict[int, Residue] = {}
-        self.others: dict[Any, _Evaluator] = {}
+        self.others = others  # by coordinates, shared by all
 
     def value(self, cls: int) -> Residue:
         """The class's value through its shallowest term, so that it ends."""
@@ -125,19 +127,22 @@ class _Evaluator:
             for dim, x in enumerate(where):
                 point = mix(point + x.astype(np.uint64), key_of(f"{buf.name}.{dim}", self.space.key))
             return self.residue(field.hashed(dtype, point, key_of(buf.name, self.space.key)), dtype)
-        stored, axes = node.children[-1], bits(rest[0])
+        stored, axes = node.children[-1], tuple(bits(rest[0]))
         if all(i == ix.var(self.saturated.axes.axes[a].name) for a, i in zip(axes, rest[1], strict=True)):
             return self.value(stored)
         shape = np.broadcast_shapes(*(x.shape for x in where))
-        points = [np.broadcast_to(x, shape).reshape(-1, *[1] * (self.space.rank - 1)) for x in where]
-        there = self.elsewhere((*node.children[:-1], *rest), dict(zip(axes, points, strict=True))).value(stored)
-        full = [np.broadcast_to(p, (points[0].shape[0], *[1] * (self.space.rank - 1))) for p in there.parts]
-        return self.residue(tuple(p.reshape(shape) for p in full), dtype)
+        points = np.stack([np.broadcast_to(x, shape).reshape(-1) for x in where])
+        distinct, which = np.unique(points, axis=1, return_inverse=True)  # without this, nested reads multiply their points
+        column = (-1, *[1] * (self.space.rank - 1))
+        there = self.elsewhere({a: x.reshape(column) for a, x in zip(axes, distinct, strict=True)})
+        parts = (np.broadcast_to(p, (distinct.shape[1], *p.shape[1:])) for p in there.value(stored).parts)
+        return self.residue(tuple(p[which.reshape(-1)].reshape(shape) for p in parts), dtype)
 
-    def elsewhere(self, key: Any, at: dict[int, Any]) -> _Evaluator:
+    def elsewhere(self, at: dict[int, Any]) -> _Evaluator:
         """The evaluator with other coordinates for some axes; the rest are at their samples."""
+        key = tuple((a, x.shape, x.tobytes()) for a, x in sorted(at.items()))
         if key not in self.others:
-            self.others[key] = _Evaluator(self.saturated, self.space, self.first, self.space.positions() | at)
+            self.others[key] = _Evaluator(self.saturated, self.space, self.first, self.space.positions() | at, self.others)
         return self.others[key]
 
     def bound(self, mask: int) -> _Evaluator:
@@ -145,7 +150,7 @@ class _Evaluator:
         own = self.space.positions()
         if all(np.array_equal(self.at[a], own[a]) for a in bits(mask)):
             return self
-        return self.elsewhere(mask, {a: x for a, x in self.at.items() if not mask >> a & 1})
+        return self.elsewhere({a: x for a, x in self.at.items() if not mask >> a & 1 and not np.array_equal(x, own[a])})
 
     def bind(self, node: ENode) -> Residue:
         name, mask = node.attr
