@@ -15,7 +15,9 @@ SAMPLE = """\
 x: f32[4,8] = input
 table: bf16[5,8] = constant
 ids: i64[3] = input
-half: f32[] = const 0.5  # model.py:3 in forward
+# model.py:3 in forward
+half: f32[] = const 0.5
+#
 small: f32[] = const 1e-05
 nothing: f32[] = const nan
 other_nan: f32[] = const 0x7fc00001

@@ -35,12 +35,14 @@ from emmy_eq.terms import from_bits, to_bits
 
 
 def show(program: Program) -> str:
-    """The program as text that `parse` reads back; a source position stands after ``#``."""
-    lines = []
+    """The program as text that `parse` reads back; a line ``# position`` gives the source of the nodes that follow it."""
+    lines: list[str] = []
+    here = ""
     for name, node, source in zip(program.names, program.nodes, program.sources, strict=True):
-        extents = ",".join(map(str, node.shape))
-        line = f"{name}: {node.dtype}[{extents}] = {_body(program, node)}"
-        lines.append(f"{line}  # {source}" if source else line)
+        if source != here:
+            lines.append(f"# {source}".rstrip())
+            here = source
+        lines.append(f"{name}: {node.dtype}[{','.join(map(str, node.shape))}] = {_body(program, node)}")
     results = ", ".join(program.names[o.node] + (f" -> {o.alias}" if o.alias else "") for o in program.outputs)
     return "\n".join([*lines, f"return {results}".rstrip()])
 
@@ -76,7 +78,7 @@ def _number(text: str) -> float | int | bool:
     return float(text) if re.search(r"[.en]", text) and not text.startswith("0x") else int(text, 0)
 
 
-_LINE = re.compile(r"(\w+): (\w+)\[([\d,]*)\] = (.*?)(?:  # (.*))?")
+_LINE = re.compile(r"(\w+): (\w+)\[([\d,]*)\] = (.*)")
 _CALL = re.compile(r"(\w+)\(([\w, ]*)\)")
 _FOLD = re.compile(r"(reduce|scan) (\w+)\((\w+)\) (?:over|along) ([\d,]+)")
 _READ = re.compile(r"(\w+)\[(.*)\](?: where ([\w, ]*))?")
@@ -87,19 +89,23 @@ def parse(text: str) -> Program:
     nodes: list[Node] = []
     names: dict[str, int] = {}
     sources: list[str] = []
+    here = ""
     lines = [line for line in text.splitlines() if line.strip()]
     for line in lines[:-1]:
+        if line.startswith("#"):
+            here = line[1:].strip()
+            continue
         found = _LINE.fullmatch(line)
         if found is None:
             raise VerifyError("Tensor", line, "this is not `name: dtype[shape] = operation`")
-        name, dtype, extents, body, source = found.groups()
+        name, dtype, extents, body = found.groups()
         shape = tuple(int(n) for n in extents.split(",") if n)
         try:
             nodes.append(_parse_body(name, body, shape, dtype, names))
         except (KeyError, ValueError, SyntaxError) as error:
             raise VerifyError("Tensor", line, f"cannot be read ({error})") from error
         names[name] = len(nodes) - 1
-        sources.append(source or "")
+        sources.append(here)
     return Program(tuple(nodes), _outputs(lines[-1] if lines else "", names), tuple(names), tuple(sources))
 
 
