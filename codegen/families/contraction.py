@@ -57,6 +57,7 @@ BLOCKS = (
 )
 FULL_WARPS = 16  # warps of an SM that hide the latency of shared memory and fma
 JOIN_SECONDS = 4e-6  # the second stage of a fold split over blocks
+FOLD_STEP = 4  # elements a step of folds beside the product
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
 
 
@@ -71,7 +72,7 @@ def product(facts: Facts) -> Product | None:
 def _of(facts: Facts, f: Fold) -> Product | None:
     outer = {a.name for a in facts.axes.outer}
     sums = [c for c in f.carries if c.name == "sum" and is_product(c.args[0], facts.known)]
-    k = max(f.axes, key=lambda a: a.extent).name
+    k = _walked(facts, f)
     for c in sums:
         left, right = (set(facts.known[a].axes) & outer for a in facts.known[c.args[0]].args)
         mine, other = left - right, right - left
@@ -83,6 +84,13 @@ def _of(facts: Facts, f: Fold) -> Product | None:
         m = _largest(facts, mine) if mine else None
         return Product(m, n, k, sum(n in facts.known[x.results[0]].axes for x in f.carries))
     return None
+
+
+def _walked(facts: Facts, f: Fold) -> str:
+    """The folded axis that gets the tile: one along which an operand is contiguous, else the largest."""
+    along = {facts.contiguous(s) for s in facts.loads}
+    inner = [a for a in f.axes if a.name in along]
+    return max(inner or f.axes, key=lambda a: a.extent).name
 
 
 def _largest(facts: Facts, names: set[str]) -> str:
@@ -141,9 +149,13 @@ def _seconds(facts: Facts, target: Target, p: Product, block: Block, split: int)
 def _tiled(facts: Facts, target: Target, p: Product, block: Block, split: int, depth: int) -> Schedule:
     assert p.m is not None
     reduce = []
-    for a in facts.axes.folded:
-        blocks = split if a.name == p.k else 1
-        reduce.append((a.name, Split(blocks=blocks, steps=0, regs=min(block.k, ceil_power(a.extent)))))
+    for f, kind in zip(facts.folds, facts.kinds, strict=True):
+        last = p.k if p.k in {a.name for a in f.axes} else f.axes[-1].name
+        step = block.k if kind == "contraction" else FOLD_STEP
+        for a in f.axes:
+            regs = min(step, ceil_power(a.extent)) if a.name == last else 1
+            reduce.append((a.name, Split(blocks=split if a.name == p.k else 1, steps=0, regs=regs)))
+    reduce = list(dict(reduce).items())
     resident = 2 if block.threads == 256 and block.sums * p.accumulators == 64 else 0
     return Schedule(block.threads, ((p.m, block.m), (p.n, block.n)), tuple(reduce), Stage(depth, "shared"), resident=resident)
 

@@ -9,13 +9,14 @@ the result shares; its prologue is computed once, as it is staged.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from emmy_eq import index as ix
 from emmy_eq.codegen.lower import fold, reduce, skip, stage
 from emmy_eq.codegen.lower.builder import literal
 from emmy_eq.codegen.lower.layout import AxisMap, Fragment, Scope, bits, coordinates
+from emmy_eq.codegen.lower.pipeline import Pipeline
 from emmy_eq.codegen.lower.stage import SharedTile
 from emmy_eq.codegen.lower.states import Parts, Reduction, State, Twisted
 from emmy_eq.codegen.tile_ir import Fold, Value, is_product
@@ -85,7 +86,7 @@ def emit(e: Engine, f: Fold, placed: list[Placed], states: list[State]) -> None:
     with ExitStack() as stack:
         maps = e.open(placed, stack, skip.stop(e, f, placed))
         stack.enter_context(e.bound(maps))
-        pipeline.fetch(e, maps)
+        pipeline.fetch(e)
         for c, st, acc, inner in zip(f.carries, states, accs, todo.inner, strict=True):
             if isinstance(st, Twisted):
                 weights[c.results[0]] = _twist_tile(e, f, c, st, acc, inner, maps)
@@ -93,7 +94,7 @@ def emit(e: Engine, f: Fold, placed: list[Placed], states: list[State]) -> None:
                 for target, part in zip(acc, st.collect(e.b, acc, fold.items(e, c, st, maps)), strict=True):
                     e.b.assign(target, "mov", part)
         operands = dict.fromkeys((*todo.operands, *weights.values()))
-        tiles = {name: pipeline.tile(e, name, maps) for name in operands}
+        tiles = {name: pipeline.tile(e, name) for name in operands}
         _inner(e, f, states, accs, todo, weights, tiles, maps)
         pipeline.advance(e)
     whole = {p.map.axis: p.map for p in placed}
@@ -185,68 +186,3 @@ def _over_threads(e: Engine, st: State, acc: Parts, inner: tuple[bool, ...], map
         if n > 0 and not inner[n]:
             (out[n],) = reduce.across(e.b, Reduction(monoids()["sum"], (p.dtype,)), (p,), maps)
     return tuple(out)
-
-
-@dataclass(slots=True)
-class Pipeline:
-    """Operands of the next step are loaded into registers while this step computes, then stored to the other half."""
-
-    tiles: dict[str, SharedTile]
-    sizes: dict[str, int]
-    folded: frozenset[str]
-    placed: list[Placed]
-    step: Idx | None = None
-    writers: dict[str, Scope] | None = None
-
-    @staticmethod
-    def start(e: Engine, placed: list[Placed], operands: tuple[str, ...], folded: frozenset[str]) -> Pipeline:
-        """Fill the first half, where the row asks for two and one loop walks the steps."""
-        loops = [p for p in placed if p.steps != 1]
-        out = Pipeline({}, {}, folded, placed)
-        if e.row.stage.depth < 2 or len(loops) != 1:
-            return out
-        first = {p.map.axis: p.map for p in placed}
-        with e.bound(first):
-            for name in operands:
-                if loops[0].map.axis in e.known[name].axes and not stage.bound_here(e, name, folded):
-                    tile = stage.allocate(e, name, e.home, folded, 2)
-                    out.sizes[name] = e.b.shared[-1].size // 2
-                    e.doubled.add(tile.array)
-                    stage.write(e, tile, name, e.home, folded)
-                    out.tiles[name] = tile
-        return out
-
-    def fetch(self, e: Engine, maps: Scope) -> None:
-        """Issue the loads of the next step."""
-        if not self.tiles:
-            return
-        (loop,) = [p for p in self.placed if p.steps != 1]
-        (self.step,) = [var(n) for n in e.b.levels[-1].variables]
-        following = {p.map.axis: p.at(self.step + 1) if p is loop else maps[p.map.axis] for p in self.placed}
-        self.writers = {}
-        for name in self.tiles:
-            scope = {**e.home, **following}
-            self.writers[name] = stage.writer(e, name, scope, self.folded)
-            for load in stage.loads(e, name):
-                e.value(load.name, self.writers[name])
-
-    def tile(self, e: Engine, name: str, maps: Scope) -> SharedTile:
-        """The tile of this step."""
-        if name not in self.tiles:
-            return stage.filled(e, name, e.home, self.folded)
-        assert self.step is not None
-        return self._half(name, self.step, maps)
-
-    def _half(self, name: str, step: Idx, maps: Scope) -> SharedTile:
-        tile = self.tiles[name]
-        origin = tuple(maps[a].base if a in maps else o for a, o in zip(tile.axes, tile.origin, strict=True))
-        return replace(tile, origin=origin, start=step % 2 * self.sizes[name])
-
-    def advance(self, e: Engine) -> None:
-        """Store what was fetched for the next step."""
-        for name in self.tiles:
-            assert self.step is not None
-            assert self.writers is not None
-            scope = self.writers[name]
-            tile = self._half(name, self.step + 1, scope)
-            stage.put(e, tile, stage.value(e, name, scope, self.folded), scope)

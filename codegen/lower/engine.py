@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from math import prod
 
 from emmy_eq import index as ix
 from emmy_eq.codegen.kernel_ir import Atom, Cmp, Lit
@@ -25,10 +26,9 @@ from emmy_eq.loop_ir import Axis, Let, Load, Store
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """An axis about to be walked: its map but for the step, which ``steps`` of variable ``var`` add."""
+    """An axis about to be walked: its map at step 0, and how many steps there are."""
 
     map: AxisMap
-    var: str
     steps: int
 
     def at(self, step: Idx) -> AxisMap:
@@ -70,20 +70,26 @@ class Engine:
             block, stride = self.digits.block[a.name], self.digits.stride[a.name]
             steps = self.digits.steps[a.name]
             base = block * (steps * split.tile)
-            out.append(Placed(AxisMap(a.name, a.extent, base, split.regs, split.threads, stride, split.vector), "", steps))
+            out.append(Placed(AxisMap(a.name, a.extent, base, split.regs, split.threads, stride, split.vector), steps))
         return out
 
     def open(self, placed: list[Placed], stack: ExitStack, stop: Idx | None = None) -> dict[str, AxisMap]:
-        """The maps of ``placed`` inside loops over their steps (up to ``stop``, if the one loop may end early)."""
-        maps = {}
-        for p in placed:
-            step = ix.const(0)
-            if p.steps != 1:
-                name = self.b.fresh("step")
-                stack.enter_context(self.b.loop(name, p.steps, 1, stop))
-                step = var(name)
-            maps[p.map.axis] = p.at(step)
-        return maps
+        """The maps of ``placed`` inside one loop over all their steps (up to ``stop``, if it may end early)."""
+        total = prod(p.steps for p in placed)
+        if total == 1:
+            return {p.map.axis: p.map for p in placed}
+        name = self.b.fresh("step")
+        stack.enter_context(self.b.loop(name, total, 1, stop))
+        return self.maps_at(placed, var(name))
+
+    def maps_at(self, placed: list[Placed], step: Idx) -> dict[str, AxisMap]:
+        """The maps at a step of the loop over all axes' steps, the last axis fastest."""
+        out, inner = {}, 1
+        for n, p in reversed(list(enumerate(placed))):
+            own = step // inner if n == 0 else step // inner % p.steps
+            out[p.map.axis] = p.at(self.b.simplify(own)) if p.steps != 1 else p.map
+            inner *= p.steps
+        return {p.map.axis: out[p.map.axis] for p in placed}
 
     @contextmanager
     def bound(self, maps: Scope) -> Iterator[None]:
