@@ -7,23 +7,21 @@ and buffers reshaped as far as the accesses allow: equivalent spellings of a pro
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from emmy_eq import index as ix
 from emmy_eq import loop_ir
 from emmy_eq.extract import layout
 from emmy_eq.extract.canonical import operand_order
-from emmy_eq.extract.nest import Block, Cell, Group, Output, Sink, place
+from emmy_eq.extract.draft import Access, Draft, Item, Nested, Orders
+from emmy_eq.extract.nest import Cell, Group, Output, Sink, place
 from emmy_eq.index import Idx
 from emmy_eq.loop_ir import Buffer, Carry, Fold, Kernel, Let, Load, Loop, Program, Stmt, Store
 from emmy_eq.ops import twists
-from emmy_eq.terms import Axis, AxisTable, InputBuf, Val
+from emmy_eq.terms import AxisTable, Val
 
 if TYPE_CHECKING:
     from emmy_eq.extract.plan import Plan
-
-Orders = Mapping[str, tuple[Axis, ...]]  # memory order of every temporary's axes, by buffer name
 
 
 def to_loops(plan: Plan) -> Program:
@@ -39,9 +37,9 @@ def to_loops(plan: Plan) -> Program:
 
 def build(name: str, outputs: Sequence[Output], axes: AxisTable, orders: Orders) -> Kernel:
     """The kernel that computes ``outputs``; raises `emmy_eq.extract.nest.Unrealisable` where no one nest does."""
-    plain = _Draft(axes, orders)
+    plain = Draft(axes, orders)
     plain.emit(place(outputs, axes, lambda v: v.args))
-    draft = _Draft(axes, orders)
+    draft = Draft(axes, orders)
     root = place(outputs, axes, operand_order(outputs, _Normal(plain, name).access_notes()))
     draft.emit(root)
     return _Normal(draft, name).kernel(draft.items(root))
@@ -49,126 +47,23 @@ def build(name: str, outputs: Sequence[Output], axes: AxisTable, orders: Orders)
 
 def sketch(outputs: Sequence[Output], axes: AxisTable, orders: Orders) -> Kernel:
     """As `build`, in a fraction of the time, but not in normal form: for its cost only."""
-    draft = _Draft(axes, orders)
+    draft = Draft(axes, orders)
     root = place(outputs, axes, lambda v: v.args)
     draft.emit(root)
     return _Printer(draft, "sketch").kernel(draft.items(root))
 
 
-@dataclass(slots=True, eq=False)
-class _Nested:
-    """A loop (``group`` None) or fold in the draft; ``names`` are its loop variables."""
+class _Ranges(dict[str, int]):
+    """Extents by variable; a gathered coordinate may be anything."""
 
-    names: list[str]
-    body: list[_Item]
-    group: Group | None = None
-    observer: list[_Item] = field(default_factory=list)
-
-
-_Item = Cell | Sink | _Nested
-
-
-@dataclass(slots=True, eq=False)
-class _Access:
-    """Where a load or store goes: ``shape`` and ``index`` in memory order; ``gathered`` buffers keep their dims."""
-
-    buffer: str
-    dtype: str
-    shape: tuple[int, ...]
-    index: tuple[Idx, ...]
-
-
-class _Draft:
-    """Statements in order, with every access over the loop variables of the nest."""
-
-    def __init__(self, axes: AxisTable, orders: Orders) -> None:
-        self.axes, self.orders = axes, orders
-        self.blocks: dict[int, list[_Item]] = {}
-        self.done: set[int] = set()
-        self.loops: list[_Nested] = []
-        self.extents: dict[str, int] = {}
-        self.accesses: dict[Cell | Sink, _Access] = {}
-        self.iotas: dict[Cell, Idx] = {}
-        self.gathered: set[str] = set()
-
-    def items(self, block: Block) -> list[_Item]:
-        return self.blocks.setdefault(id(block), [])
-
-    def emit(self, block: Block) -> None:
-        for sink in sorted(block.sinks, key=lambda s: not isinstance(s, Sink)):
-            if isinstance(sink, Sink):
-                self.require(sink.value)
-                index = tuple(ix.var(block.variables[a.id]) for a in sink.output.axes)
-                shape = tuple(a.extent for a in sink.output.axes)
-                self.accesses[sink] = _Access(sink.output.buffer, sink.output.val.dtype, shape, index)
-                self.items(block).append(sink)
-            elif isinstance(sink, Block):
-                self.emit(sink)
-                self.nest(block, sink)
-            else:
-                self.arguments(sink)
-                assert sink.observer is not None
-                self.emit(sink.observer)
-                self.nest(block, sink.body, sink)
-
-    def nest(self, outside: Block, body: Block, group: Group | None = None) -> None:
-        observer = self.items(group.observer) if group is not None and group.observer is not None else []
-        nested = _Nested([body.variables[a.id] for a in body.axes], self.items(body), group, observer)
-        self.extents |= {body.variables[a.id]: a.extent for a in body.axes}
-        self.loops.append(nested)
-        self.items(outside).append(nested)
-
-    def arguments(self, group: Group) -> None:
-        for member in group.members:
-            for arg in member.args:
-                self.require(arg)
-
-    def require(self, cell: Cell) -> None:
-        """Append ``cell`` to its block, after all that it needs."""
-        stack = [(cell, False)]
-        while stack:
-            c, ready = stack.pop()
-            if id(c) in self.done:
-                continue
-            if c.fold is not None:
-                self.require_group(c.fold)
-            elif ready:
-                self.done.add(id(c))
-                self.append(c)
-            else:
-                stack.append((c, True))
-                stack.extend((a, False) for a in reversed(c.args))
-
-    def require_group(self, group: Group) -> None:
-        if id(group) in self.done or group.observer is not None:
-            return
-        self.done.add(id(group))
-        self.arguments(group)
-        self.nest(group.block, group.body, group)
-
-    def append(self, cell: Cell) -> None:
-        if cell.val.op == "load":
-            self.accesses[cell] = self.access(cell)
-        elif cell.val.op == "iota":
-            self.iotas[cell] = cell.index[0]
-        self.items(cell.block).append(cell)
-
-    def access(self, cell: Cell) -> _Access:
-        buf, _ = cell.val.attr
-        if cell.args:
-            self.gathered.add(buf.name)
-        if isinstance(buf, InputBuf):
-            return _Access(buf.name, buf.dtype, buf.shape, cell.index)
-        order = self.orders[buf.name]
-        at = {a.id: x for a, x in zip(self.axes.of(buf.mask), cell.index, strict=True)}
-        # An output that is read back may be stored over axes that the value does not depend on: any coordinate will do.
-        return _Access(buf.name, buf.dtype, tuple(a.extent for a in order), tuple(at.get(a.id, ix.const(0)) for a in order))
+    def __missing__(self, name: str) -> int:
+        return 1 << 62
 
 
 class _Printer:
     """Numbers what is in a draft and writes it down."""
 
-    def __init__(self, draft: _Draft, name: str) -> None:
+    def __init__(self, draft: Draft, name: str) -> None:
         self.draft, self.name = draft, name
         self.names: dict[Cell, str] = {}
         self.used: list[str] = []
@@ -180,7 +75,7 @@ class _Printer:
     def axis(self, variable: str) -> loop_ir.Axis:
         return loop_ir.Axis(variable, self.draft.extents[variable])
 
-    def kernel(self, items: Sequence[_Item]) -> Kernel:
+    def kernel(self, items: Sequence[Item]) -> Kernel:
         body = self.block(items)
         shapes = {a.buffer: Buffer(a.buffer, a.shape, a.dtype) for a in self.draft.accesses.values()}
         stored = {a.buffer for p, a in self.draft.accesses.items() if isinstance(p, Sink)}
@@ -191,10 +86,10 @@ class _Printer:
         self.count += 1
         return f"v{self.count - 1}"
 
-    def block(self, items: Sequence[_Item]) -> tuple[Stmt, ...]:
+    def block(self, items: Sequence[Item]) -> tuple[Stmt, ...]:
         out: list[Stmt] = []
         for item in items:
-            if isinstance(item, _Nested):
+            if isinstance(item, Nested):
                 out += self.nested(item)
             elif isinstance(item, Sink):
                 access = self.access(item)
@@ -203,13 +98,13 @@ class _Printer:
                 out.append(self.statement(item))
         return tuple(out)
 
-    def access(self, place: Cell | Sink) -> _Access:
+    def access(self, place: Cell | Sink) -> Access:
         access = self.draft.accesses[place]
         if access.buffer not in self.used:
             self.used.append(access.buffer)
         return access
 
-    def nested(self, item: _Nested) -> Sequence[Stmt]:
+    def nested(self, item: Nested) -> Sequence[Stmt]:
         axes = tuple(map(self.axis, item.names))
         body = self.block(item.body)
         if item.group is None:
@@ -217,34 +112,28 @@ class _Printer:
         return [Fold(axes, body, self.carries(item.group), self.block(item.observer))]
 
     def carries(self, group: Group) -> tuple[Carry, ...]:
-        """One a member, except that weighted sums with one key are one carry, whose key is their reduction as well."""
-        keyed: dict[tuple[str, Cell], list[Cell]] = {}
+        """One a member, except that weighted sums with one key are one carry, which gives the reduction of the key as well."""
+        names = {(twists()[m.val.attr[0]].key, m.args[0]): m.val.attr[0] for m in group.members if m.val.op == "twist"}
+        together: dict[object, list[Cell]] = {}
         for m in group.members:
-            if m.val.op == "twist":
-                keyed.setdefault((m.val.attr[0], m.args[0]), []).append(m)
-        keys = {(twists()[name].key, s): (name, s) for name, s in keyed}
-        out: list[Carry] = []
-        aliases: dict[tuple[str, Cell], list[Cell]] = {}
-        for m in group.members:
-            if m.val.op == "reduce" and (m.val.attr[0], m.args[0]) in keys:
-                aliases.setdefault(keys[m.val.attr[0], m.args[0]], []).append(m)
-        for m in group.members:
-            if m.val.op == "twist" and (found := keyed.pop((m.val.attr[0], m.args[0]), None)):
-                out.append(self.twist(found, aliases.get((m.val.attr[0], m.args[0]), [])))
-            elif m.val.op != "twist" and not any(m in group for group in aliases.values()):
-                self.names[m] = self.fresh()
-                kind = "arg" if m.val.op == "argreduce" else "monoid"
-                out.append(Carry(kind, m.val.attr[0], (self.names[m.args[0]],), (self.names[m],), (m.val.dtype,)))
-        return tuple(out)
+            name = m.val.attr[0] if m.val.op == "twist" else names.get((m.val.attr[0], m.args[0]))
+            shared = name is not None and m.val.op in ("twist", "reduce")
+            together.setdefault((name, m.args[0]) if shared else m, []).append(m)
+        return tuple(map(self.carry, together.values()))
 
-    def twist(self, members: Sequence[Cell], keys: Sequence[Cell]) -> Carry:
-        s = members[0].args[0]
-        key = self.fresh()
-        self.names.update(dict.fromkeys(keys, key))
-        self.names.update({m: self.fresh() for m in members})
-        args = (self.names[s], *(self.names[m.args[1]] for m in members))
-        dtypes = (s.val.dtype, *(m.val.dtype for m in members))
-        return Carry("twist", members[0].val.attr[0], args, (key, *(self.names[m] for m in members)), dtypes)
+    def carry(self, members: Sequence[Cell]) -> Carry:
+        sums = [m for m in members if m.val.op == "twist"]
+        first = self.fresh()
+        self.names.update({m: first for m in members if m.val.op != "twist"})
+        if not sums:
+            (m,) = members
+            kind = "arg" if m.val.op == "argreduce" else "monoid"
+            return Carry(kind, m.val.attr[0], (self.names[m.args[0]],), (first,), (m.val.dtype,))
+        s = sums[0].args[0]
+        self.names.update({m: self.fresh() for m in sums})
+        args = (self.names[s], *(self.names[m.args[1]] for m in sums))
+        dtypes = (s.val.dtype, *(m.val.dtype for m in sums))
+        return Carry("twist", sums[0].val.attr[0], args, (first, *(self.names[m] for m in sums)), dtypes)
 
     def statement(self, cell: Cell) -> Stmt:
         v = cell.val
@@ -261,7 +150,7 @@ class _Printer:
 class _Normal(_Printer):
     """Merges axes and shapes buffers first; loop variables are numbered like values."""
 
-    def __init__(self, draft: _Draft, name: str) -> None:
+    def __init__(self, draft: Draft, name: str) -> None:
         super().__init__(draft, name)
         self.axis_names: dict[str, str] = {}
         self.normalize()
@@ -272,27 +161,24 @@ class _Normal(_Printer):
 
     def index(self, index: Sequence[Idx]) -> tuple[Idx, ...]:
         to = {old: ix.var(new) for old, new in self.axis_names.items()}
-        extents = {new: self.draft.extents[old] for old, new in self.axis_names.items()}
-        ranges = extents | {n: 1 << 62 for x in index for n in ix.variables(x) if n not in self.axis_names}
+        ranges = _Ranges({new: self.draft.extents[old] for old, new in self.axis_names.items()})
         return tuple(x if x.op == "const" else ix.simplify(ix.substitute(x, to), ranges) for x in index)
 
     def normalize(self) -> None:
         draft, extents = self.draft, self.draft.extents
         empty = 0 in extents.values() or any(0 in a.shape for a in draft.accesses.values())
-        kept = {a.buffer for a in draft.accesses.values() if empty or a.buffer in draft.gathered}
+        kept = {a.buffer for a in draft.accesses.values() if empty or a.buffer in draft.gathered}  # buffers that keep their dims
         for loop in draft.loops:
             wide = [n for n in loop.names if extents[n] != 1]
             loop.names = wide if wide or loop.group is None else loop.names[:1]
         indices: list[Idx] = []
         at: dict[Cell | Sink, slice] = {}
         for where, access in draft.accesses.items():
-            expressions = list(access.index) if access.buffer in kept else [layout.flatten(access.index, access.shape)]
+            expressions = access.index if access.buffer in kept else (layout.flatten(access.index, access.shape),)
             at[where] = slice(len(indices), len(indices) + len(expressions))
             indices += expressions
         start = len(indices)
-        indices += draft.iotas.values()
-        ranges = extents | {f"g{k}": 1 << 62 for k in range(max((len(c.args) for c in draft.accesses if isinstance(c, Cell)), default=0))}
-        indices = [ix.simplify(x, ranges) for x in indices]
+        indices = [ix.simplify(x, _Ranges(extents)) for x in (*indices, *draft.iotas.values())]
         self.order_folds(indices)
         if not empty:
             layout.merge_axes([loop.names for loop in draft.loops], extents, indices)
