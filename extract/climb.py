@@ -1,0 +1,283 @@
+"""The local search for what to store.
+
+It starts from three plans (store nothing, every tensor worth it, every contraction of the source program) and climbs from the
+two best by storing one value more or less at a time.  Kernels are cached by what they compute and the cuts that they can see.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from emmy_eq.egraph import Saturated
+from emmy_eq.extract import egraph as eg
+from emmy_eq.extract.body import Body, Extractor
+from emmy_eq.extract.cost import cost
+from emmy_eq.extract.egraph import EGraph, Option
+from emmy_eq.extract.loops import build, sketch
+from emmy_eq.extract.merge import Planned
+from emmy_eq.extract.nest import Output, Unrealisable
+from emmy_eq.extract.targets import Target
+from emmy_eq.ops import itemsize
+from emmy_eq.terms import Axis, Result
+
+Job = tuple[int, int]  # a class and the axes it is stored over
+Made = dict[Job, tuple[Planned, frozenset[int]]]  # kernels, and the stored classes that each reads
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """One plan that the search looked at; ``stored`` names its temporaries."""
+
+    stored: tuple[str, ...]
+    kernels: int
+    seconds: float
+    flops: int
+    bytes: int
+
+
+class Search:
+    """Plans of one saturated program on one target; ``pinned``: class -> ``fuse`` or ``cut``."""
+
+    def __init__(self, sat: Saturated, target: Target, pinned: Mapping[int, str], deadline: float) -> None:
+        self.sat, self.target, self.pinned, self.deadline = sat, target, pinned, deadline
+        self.graph: EGraph = eg.read(sat)
+        self.needed: set[int] = {c for c, value in pinned.items() if value == "cut"}  # stored in every plan
+        self.roots: dict[Job, list[Result]] = {}
+        for cls, result in zip(sat.roots, sat.results, strict=True):
+            self.roots.setdefault((cls, _mask(result.axes)), []).append(result)
+        self.universe = frozenset({*self.graph.cuts, *sat.roots, *self.needed, *(s.cls for s in sat.seams)} | _stored(self.graph))
+        self.names = _unique_names(self.graph, self.universe)
+        self.orders = self.memory_orders()
+        self.extractor = Extractor(self.graph, target, self.names)
+        self.sees: dict[int, frozenset[int]] = {}
+        self.kernels: dict[tuple[Job, frozenset[int]], tuple[Planned, frozenset[int]] | None] = {}
+        self.met: dict[frozenset[Job], Met] = {}
+
+    def memory_orders(self) -> dict[str, tuple[Axis, ...]]:
+        """By buffer: a result's axes, a seam's, or else ascending."""
+        sat = self.sat
+        orders = {r.name: r.axes for r in sat.results}
+        seams = {s.cls: s.axes for s in reversed(sat.seams)}
+        for c, name in self.names.items():
+            axes = seams.get(c, tuple(sat.axes.of(sat.free[c])))
+            orders.setdefault(name, tuple(a for a in axes if sat.free[c] & a.bit))
+        return orders
+
+    def visible(self, root: int, stop: frozenset[int]) -> frozenset[int]:
+        """The classes of ``stop`` that the kernel of ``root`` can meet."""
+        seen = {root}
+        queue = [root]
+        for c in queue:
+            if c not in self.sees:
+                self.sees[c] = frozenset(x for x, _ in self.graph.seen_from(c, self.universe))
+            for x in self.sees[c] - seen:
+                seen.add(x)
+                if x not in stop:
+                    queue.append(x)
+        return (stop & frozenset(seen)) - {root}
+
+    def kernel(self, job: Job, stop: frozenset[int]) -> tuple[Planned, frozenset[int]] | None:
+        """The kernel for ``job`` that reads the classes of ``stop``, and the stored classes that it needs."""
+        key = (job, self.visible(job[0], stop))
+        if key not in self.kernels:
+            self.kernels[key] = self.make(job, key[1])
+        return self.kernels[key]
+
+    def make(self, job: Job, stop: frozenset[int]) -> tuple[Planned, frozenset[int]] | None:
+        best: tuple[Planned, frozenset[int]] | None = None
+        for body in self.bodies(job, stop):
+            try:
+                planned = self.kernel_of(self.outputs(job, body))
+            except Unrealisable as error:
+                self.needed |= {body.classes[v] for v in error.cuts}
+                continue
+            if best is None or planned.cost.seconds < best[0].cost.seconds:
+                best = planned, body.loads
+        return best
+
+    def bodies(self, job: Job, stop: frozenset[int]) -> Iterator[Body]:
+        """The one-pass form, and where that has twists the form without: which is faster depends on the size of a row."""
+        body = self.extractor.body(*job, stop, one_pass=True)
+        if body is not None:
+            yield body
+        if body is None or any(v.op == "twist" for v in body.classes):
+            other = self.extractor.body(*job, stop, one_pass=False)
+            if other is not None:
+                yield other
+
+    def outputs(self, job: Job, body: Body) -> list[Output]:
+        results = self.roots.get(job)
+        if results is None:
+            name = self.names[job[0]]
+            return [Output(name, body.val, self.orders[name])]
+        return [Output(r.name, body.val, r.axes) for r in results]
+
+    def kernel_of(self, outputs: Sequence[Output]) -> Planned:
+        """A sketch of the kernel of ``outputs``, with its cost; raises `Unrealisable`."""
+        loops = sketch(outputs, self.sat.axes, self.orders)
+        return Planned("+".join(o.buffer for o in outputs), tuple(outputs), loops, cost(loops, self.target))
+
+    def finished(self, n: int, kernel: Planned) -> Planned:
+        """Kernel number ``n`` in normal form, called after the tensor that its last output is."""
+        last = kernel.outputs[-1].buffer
+        seams = {self.names[s.cls]: s.name for s in reversed(self.sat.seams) if s.cls in self.names}
+        name = f"k{n}_{seams.get(last, last)}"
+        return Planned(name, kernel.outputs, build(name, kernel.outputs, self.sat.axes, self.orders), kernel.cost)
+
+    def evaluate(self, stop: frozenset[int]) -> list[Planned] | None:
+        """The plan that stores the classes of ``stop`` where they are met, in launch order; None where none exists."""
+        while True:
+            needed = frozenset(self.needed)
+            made = self.jobs(stop | needed)
+            if needed != self.needed:
+                continue
+            ring = self.ring(made) if made is not None else ()
+            if made is None or not ring:
+                break
+            # Equal forms of two classes may each be made of the other: one of the two has to be computed, the wider first.
+            spare = [c for c, _ in ring if c in stop and c not in needed]
+            if not spare:
+                return None
+            stop -= {max(spare, key=lambda c: (itemsize(self.sat.dtype[c]), c))}
+        if made is None:
+            return None
+        self.note(made)
+        return self.launch_order(made)
+
+    def jobs(self, stop: frozenset[int]) -> Made | None:
+        """The kernels that the results need, with the stored classes that each reads."""
+        made: Made = {}
+        todo = list(self.roots)
+        for job in todo:
+            if job in made:
+                continue
+            kernel = self.kernel(job, stop)
+            if kernel is None:
+                return None
+            made[job] = kernel
+            todo += [self.home(c) for c in sorted(kernel[1])]
+        return made
+
+    def producers(self, made: Made, job: Job) -> list[Job]:
+        return [self.home(c) for c in sorted(made[job][1])]
+
+    def ring(self, made: Made) -> tuple[Job, ...]:
+        """Kernels that need each other's results in a circle, or ()."""
+        done: set[Job] = set()
+        for root in self.roots:
+            path: list[Job] = []
+            stack = [(root, False)]
+            while stack:
+                job, leave = stack.pop()
+                if leave:
+                    done.add(path.pop())
+                elif job in path:
+                    return tuple(path[path.index(job) :])
+                elif job not in done:
+                    path.append(job)
+                    stack.append((job, True))
+                    stack += [(p, False) for p in self.producers(made, job)]
+        return ()
+
+    def launch_order(self, made: Made) -> list[Planned]:
+        """Producers first."""
+        order: dict[Job, Planned] = {}
+        stack = [(root, False) for root in reversed(self.roots)]
+        while stack:
+            job, ready = stack.pop()
+            if ready:
+                order.setdefault(job, made[job][0])
+            elif job not in order:
+                stack.append((job, True))
+                stack += [(p, False) for p in reversed(self.producers(made, job))]
+        return list(order.values())
+
+    def home(self, c: int) -> Job:
+        """The job that stores class ``c`` where its readers look."""
+        for (cls, mask), results in self.roots.items():
+            if cls == c and results[0].name == self.names[c]:
+                return cls, mask
+        return c, self.sat.free[c]
+
+    def note(self, made: Made) -> None:
+        jobs = frozenset(made)
+        kernels = [k for k, _ in made.values()]
+        seconds = sum(k.cost.seconds for k in kernels)
+        if jobs in self.met and self.met[jobs].seconds <= seconds:
+            return
+        stored = tuple(sorted(self.names[c] for c, mask in made if (c, mask) not in self.roots))
+        flops = sum(sum(k.cost.flops.values()) for k in kernels)
+        self.met[jobs] = Met(stored, len(kernels), seconds, flops, sum(k.cost.bytes for k in kernels))
+
+    def climb(self) -> list[Planned] | None:
+        """Local search; the order of moves is that of class numbers, so the outcome is reproducible."""
+        free = [c for c in sorted({*self.graph.cuts, *(r for r in self.sat.roots if self.graph.dear[r])}) if c not in self.pinned]
+        tensors = frozenset(c for c in free if c in self.graph.names)
+        contractions = frozenset(c for c in tensors if self.graph.folds_in(c, tensors))
+        starts = sorted(dict.fromkeys((contractions, tensors, frozenset[int]())), key=lambda s: _seconds(self.evaluate(s)))
+        best: list[Planned] | None = None
+        for start in starts[:2]:
+            plan = self.improve(start, free)
+            if _seconds(plan) < _seconds(best) * (1 - 1e-9):
+                best = plan
+        return best
+
+    def improve(self, stop: frozenset[int], free: Sequence[int]) -> list[Planned] | None:
+        """Try the moves in turn until a full round of them has changed nothing."""
+        best = self.evaluate(stop)
+        idle, n = 0, 0
+        moves = [("toggle", c) for c in free] + [("slide", c) for c in free]
+        while idle < len(moves) and time.perf_counter() < self.deadline:
+            tried = self.moved(stop, free, *moves[n % len(moves)])
+            n, idle = n + 1, idle + 1
+            plan = self.evaluate(tried) if tried is not None else None
+            if tried is not None and _seconds(plan) < _seconds(best) * (1 - 1e-9):
+                stop, best, idle = tried, plan, 0
+        return best
+
+    def moved(self, stop: frozenset[int], free: Sequence[int], kind: str, c: int) -> frozenset[int] | None:
+        """Store one more value or one less; or store a value in place of those that it is computed from point by point."""
+        if kind == "toggle":
+            return stop ^ {c}
+        seen = self.graph.seen_from(c, stop)
+        below = {x for x, folded in seen if x in free and not folded and (x, True) not in seen}
+        return (stop - below) | {c} if c not in stop and below else None
+
+
+def _seconds(plan: Sequence[Planned] | None) -> float:
+    return sum(k.cost.seconds for k in plan) if plan is not None else float("inf")
+
+
+def _mask(axes: Sequence[Axis]) -> int:
+    return sum(a.bit for a in axes)
+
+
+def _stored(graph: EGraph) -> set[int]:
+    return {o.stored for options in graph.options for o in options if o.stored >= 0}
+
+
+def _unique_names(graph: EGraph, classes: frozenset[int]) -> dict[int, str]:
+    """A buffer's name for every class that may be stored; algebra's own values are called after their operation."""
+    names: dict[int, str] = {}
+    taken = {b.name for b in graph.sat.inputs} | {r.name for r in graph.sat.results}
+    for c in sorted(classes):
+        first = graph.names.get(c)
+        if first is not None and c in graph.sat.roots:
+            names[c] = first
+            continue
+        stem = first or _stem(graph.options[c])
+        name, n = stem, 0
+        while name in taken:
+            n += 1
+            name = f"{stem}_{n}"
+        taken.add(name)
+        names[c] = name
+    return names
+
+
+def _stem(options: Sequence[Option]) -> str:
+    """What to call a value that has no name in the source program: its fold, else its operation."""
+    first = next((o for o in options if o.op in eg.DEAR), options[0])
+    return str(first.attr) if first.op in eg.DEAR else first.op
