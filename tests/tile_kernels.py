@@ -117,6 +117,39 @@ kernel logsumexp(x: f32[{rows},{cols}]) -> out: f32[{rows}]:
 """
 
 
+def variance(rows: int, cols: int) -> str:
+    return f"""
+kernel variance(x: f32[{rows},{cols}]) -> mean: f32[{rows}], out: f32[{rows}]:
+  loop i0 < {rows}:
+    v0 = lit f32 1.0
+    v5 = lit f32 {float(cols)!r}
+    fold i1 < {cols}:
+      v1 = load x[i0, i1]
+      carry v2, v3 = twist variance(v1, v0)
+    v4 = div v3, v5
+    v6 = div v2, v5
+    store mean[i0] = v6
+    store out[i0] = v4
+"""
+
+
+def matmul_f16(m: int, n: int, k: int) -> str:
+    """16-bit storage, f32 sums."""
+    return f"""
+kernel matmul_f16(a: f16[{m},{k}], b: bf16[{k},{n}]) -> out: f16[{m},{n}]:
+  loop i0 < {m}, i1 < {n}:
+    fold i2 < {k}:
+      v0 = load a[i0, i2]
+      v1 = cast f32 v0
+      v2 = load b[i2, i1]
+      v3 = cast f32 v2
+      v4 = mul v1, v3
+      carry v5 = sum(v4)
+    v6 = cast f16 v5
+    store out[i0, i1] = v6
+"""
+
+
 def argmax(rows: int, cols: int) -> str:
     return f"""
 kernel argmax(x: f32[{rows},{cols}]) -> out: i64[{rows}]:

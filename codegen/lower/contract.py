@@ -23,7 +23,7 @@ from emmy_eq.codegen.tile_ir import Fold, Value, is_product
 from emmy_eq.errors import Unsupported
 from emmy_eq.index import Idx, var
 from emmy_eq.loop_ir import Carry, Load
-from emmy_eq.ops import monoids
+from emmy_eq.ops import monoids, twists
 
 if TYPE_CHECKING:
     from emmy_eq.codegen.lower.engine import Engine, Placed
@@ -50,7 +50,7 @@ def plan(e: Engine, f: Fold, placed: list[Placed]) -> Plan:
         shared = [x for r in c.results for x in operands_of(e, c, r, folded)]
         if not threads and c.kind == "monoid":
             over = [bool(shared)]
-        if c.kind == "arg" and any(over):
+        if any(over) and (c.kind == "arg" or (c.kind == "twist" and twists()[c.name].adjust is not None)):
             raise Unsupported(c.name, "over threads that its result's axes use")
         inner.append(tuple(over))
         operands += [x for r, o in zip(c.results, over, strict=True) if o for x in operands_of(e, c, r, folded)]

@@ -9,7 +9,7 @@ from emmy_eq import index as ix
 from emmy_eq.codegen.lower import contract, reduce, split
 from emmy_eq.codegen.lower.builder import literal
 from emmy_eq.codegen.lower.layout import Fragment, Scope, bits, coordinates, scalar
-from emmy_eq.codegen.lower.states import Parts, State, state
+from emmy_eq.codegen.lower.states import Adjusted, Parts, State, state
 from emmy_eq.codegen.tile_ir import Fold, is_product
 from emmy_eq.errors import Unsupported
 from emmy_eq.index import var
@@ -85,6 +85,11 @@ def items(e: Engine, c: Carry, st: State, maps: Scope) -> list[Parts]:
         product = e.known[c.args[0]].stmt
         assert isinstance(product, Let)
         args = [factor(e, a, maps) for a in product.args]
+    elif isinstance(st, Adjusted):
+        one = e.value(c.args[1], e.home)
+        if set(one.atoms) != {literal(one.dtype, 1)}:
+            raise Unsupported(c.name, "a fold adjusted by a count, of values other than 1")
+        args = [e.masked(x, maps, st.mask()) for x in (e.value(c.args[0], e.home), one)]
     else:
         args = [e.value(a, e.home) for a in c.args]
         args[0] = e.masked(args[0], maps, st.mask())

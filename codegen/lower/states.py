@@ -166,6 +166,49 @@ class Twisted(State):
         return b.apply("add", dtype, total, w) if one else b.apply("fma", dtype, w, v, total)
 
 
+@dataclass(frozen=True, slots=True)
+class Adjusted(State):
+    """(count, key, sum): the sum is of weight(s, centre) about the centre that key and count give (a variance).
+
+    An item is (s, 1), with both zero beyond the fold's extent.  A group of items is summed about its own centre, and joined by
+    what the move of the centre adds; a state of no elements has no centre, and adds nothing.
+    """
+
+    twist: Twist
+    dtypes: tuple[str, ...]
+
+    def identity(self) -> tuple[Lit, ...]:
+        return tuple(literal(d, 0) for d in self.dtypes)
+
+    def merge(self, b: Builder, x: Parts, y: Parts) -> Parts:
+        dtype = self.dtypes[0]
+        count, key = b.apply("add", dtype, x[0], y[0]), b.apply("add", dtype, x[1], y[1])
+        centre = self._centre(b, key, count)
+        return count, key, b.apply("add", dtype, self._moved(b, x, centre), self._moved(b, y, centre))
+
+    def _centre(self, b: Builder, key: Fragment, count: Fragment) -> Expression:
+        return self.twist.centre(Expression(b, key), Expression(b, count))  # type: ignore[no-any-return]
+
+    def _moved(self, b: Builder, x: Parts, to: Expression) -> Fragment:
+        """The sum of ``x`` about another centre."""
+        assert self.twist.adjust is not None
+        dtype, zero = self.dtypes[0], scalar(literal(self.dtypes[0], 0), self.dtypes[0])
+        moved = self.twist.adjust(Expression(b, x[2]), self._centre(b, x[1], x[0]), to, Expression(b, x[0]))
+        return b.apply("where", dtype, b.apply("eq", "bool", x[0], zero), zero, moved.frag)
+
+    def collect(self, b: Builder, acc: Parts | None, items: Sequence[Parts]) -> Parts:
+        add = Reduction(monoids()["sum"], self.dtypes[:1])
+        (count,) = tree(b, add, [(one,) for _, one in items])
+        (key,) = tree(b, add, [(s,) for s, _ in items])
+        centre = self._centre(b, key, count)
+        weights = [b.apply("mul", self.dtypes[0], one, self.twist.weight(Expression(b, s), centre).frag) for s, one in items]
+        group = (count, key, *tree(b, add, [(w,) for w in weights]))
+        empty = b.apply("eq", "bool", count, scalar(literal(self.dtypes[0], 0), self.dtypes[0]))
+        zero = scalar(literal(self.dtypes[0], 0), self.dtypes[0])
+        group = (count, key, b.apply("where", self.dtypes[0], empty, zero, group[2]))
+        return group if acc is None else self.merge(b, acc, group)
+
+
 class Expression(Val):
     """A `Val` of the rules' algebra whose operations emit code: twists are written once for all readers."""
 
@@ -202,4 +245,9 @@ def state(carry: Carry, dtype: str, product: bool) -> State:
         return ArgReduction(carry.name, (dtype, "i64"))
     if len(set(carry.dtypes)) > 1:
         raise Unsupported(carry.name, f"a twisted fold whose state mixes {', '.join(carry.dtypes)}")
-    return Twisted(twists()[carry.name], carry.dtypes)
+    twist = twists()[carry.name]
+    if twist.adjust is None:
+        return Twisted(twist, carry.dtypes)
+    if len(carry.results) != 2 or twist.key != "sum":
+        raise Unsupported(carry.name, "a fold adjusted by a count, of other than one sum")
+    return Adjusted(twist, (carry.dtypes[0], *carry.dtypes))
