@@ -69,6 +69,7 @@ class Compiled:
         self._source, self.options, self._only = source, options, only
         self.seconds: dict[str, float] = {}
         self._inner: list[float] = []
+        self._copies: dict[tuple[str, torch.device], tuple[int, int, torch.Tensor]] = {}
 
     @stage
     def import_torch(self) -> ModuleType:
@@ -207,8 +208,8 @@ class Compiled:
 
     def run(self, given: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
         """All results in order, of inputs and constants by name; one that aliases an input is written there."""
-        on_gpu = any(x.is_cuda for x in given.values())
-        made = self._launch(given) if on_gpu else self._simulate(given)
+        device = next((x.device for x in given.values() if x.is_cuda), None)
+        made = self._simulate(given) if device is None else self._loaded(self._constants_on(device, given))
         aliases = [alias for _, _, _, alias in self.loop_ir.outputs]
         return [x if alias is None else given[alias].copy_(x) for x, alias in zip(made, aliases, strict=True)]
 
@@ -225,9 +226,17 @@ class Compiled:
             simulate.run(kernel, memory)
         return [to_torch(memory[name].reshape(shape), dtype) for name, shape, dtype, _ in self.loop_ir.outputs]
 
-    def _launch(self, given: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
-        """Every kernel on the current CUDA stream."""
-        return self._loaded(given)
+    def _constants_on(self, device: torch.device, given: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """``given`` with constants that the source made on the CPU (literals, index tables) copied to ``device`` once a version."""
+        out = dict(given)
+        for i in self.torch_ir.inputs:
+            x = given[i.name]
+            if i.constant and x.device != device:
+                key = (i.name, device)
+                if key not in self._copies or self._copies[key][:2] != (x.data_ptr(), x._version):
+                    self._copies[key] = (x.data_ptr(), x._version, x.to(device))
+                out[i.name] = self._copies[key][2]
+        return out
 
     @stage
     def _loaded(self) -> Callable[[Mapping[str, torch.Tensor]], list[torch.Tensor]]:
