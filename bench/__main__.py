@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -34,11 +35,12 @@ def main(argv: list[str] | None = None) -> int:
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, target {target}; medians in us, error against float64\n")
     rows = []
     for workload in chosen:
+        start = time.perf_counter()
         with torch.no_grad():
             row = compare(workload, target)
         torch.cuda.empty_cache()
         rows.append(row)
-        print(f"  {workload.name}", file=sys.stderr, flush=True)
+        print(f"  {workload.name}: {time.perf_counter() - start:.1f} s", file=sys.stderr, flush=True)
         if options.json is not None:
             with options.json.open("a") as file:
                 file.write(json.dumps(row.record() | {"target": target, "device": torch.cuda.get_device_name()}) + "\n")

@@ -82,6 +82,7 @@ class _Meter:
         self.rows = 0  # axes that some fold binds: what a block walks along
         self.l2 = 0
         self.deep = 1.0
+        self.lanes = float("inf")  # threads that a kernel can use at all
         self.absorbed: set[str] = set()
         self.settle(self.block(kernel.body, 0, 0, 0), 0, 0)
 
@@ -182,6 +183,7 @@ class _Meter:
         if depth >= 2:
             self.deep = DEEP
         work = self.block(stmt.body, parallel, folded | bound, depth + 1)
+        products = len(self.products)
         used = 0
         for carry in stmt.carries:
             mask = bound
@@ -191,6 +193,9 @@ class _Meter:
             self.dtypes.update(zip(carry.results, carry.dtypes, strict=True))
             used |= mask
             self.carry(carry, bound, parallel, folded, depth)
+        if depth and len(self.products) - products < len(stmt.carries):
+            # A fold in a fold that is no product has no schedule but a thread a point of the loops around both.
+            self.lanes = min(self.lanes, self.points(parallel))
         self.settle(work, parallel, used)
         self.settle(self.block(stmt.observer, parallel | bound, folded, depth), parallel, parallel)
 
@@ -260,6 +265,8 @@ class _Meter:
             "arithmetic": (issue / self.occupancy(max(busy.values(), default=0.0)) + products) * self.deep,
             "special functions": special * self.deep,
         }
+        idle = max(1.0, t.sms * RESIDENT / self.lanes)
+        roofs = {name: seconds * idle for name, seconds in roofs.items()}
         bound = max(roofs, key=lambda name: roofs[name])
         flops = {unit: n for unit, n in sorted(self.flops.items()) if n > 0}
         seconds = roofs[bound] + (sum(roofs.values()) - roofs[bound]) * UNHIDDEN

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import emmy_eq
 from bench import __main__ as command
 from bench.compare import Entry, Row, in_float64, relative_error
 from bench.workloads import In, Workload, causal_attention, select, workloads
@@ -46,6 +47,16 @@ def test_sampled_reference_equals_the_whole() -> None:
     inputs = tuple(spec.draw("cpu", seed) for seed, spec in enumerate(w.inputs))
     whole = in_float64(causal_attention, inputs, None)
     torch.testing.assert_close(in_float64(causal_attention, inputs, w.sample), whole[:, :1])
+
+
+@pytest.mark.parametrize("name", ["crossentropy", "logsumexp", "colsum", "sum_f32_all", "softmax", "rmsnorm_bf16", "layernorm"])
+def test_kernels_that_move_much_fill_the_machine(name: str) -> None:
+    """A kernel of 64 MB on few threads takes a hundred times its roofline; cross-entropy in one block took longer than a second."""
+    (w,) = select([name])
+    program = emmy_eq.compile(w.skeleton(), tuple(spec.blank() for spec in w.inputs))
+    for planned, kernel in zip(program.plan.kernels, program.kernel_ir, strict=True):
+        threads = kernel.grid[0] * kernel.grid[1] * kernel.grid[2] * kernel.threads
+        assert planned.cost.bytes < 64 << 20 or threads >= 256 * program.target.sms
 
 
 def test_report_gives_ratios_and_reasons() -> None:
