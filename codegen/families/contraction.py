@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from math import prod
 
 from emmy_eq.codegen.families.facts import Facts, ceil_power, exact, floor_power, vector
 from emmy_eq.codegen.schedule import Schedule, Split, Stage
@@ -17,12 +18,14 @@ FEW_ROWS = 8  # rows of one operand up to which the other is read straight from 
 @dataclass(frozen=True, slots=True)
 class Product:
     """The largest contraction of a kernel: m and n are the axes that get register tiles, k the folded axis; n is written
-    contiguously where it can be.  ``accumulators``: how many sums of m x n the kernel carries."""
+    contiguously where it can be.  ``accumulators``: how many sums of m x n the fold carries; ``others``: its other carries."""
 
     m: str | None
     n: str
     k: str
+    fold: Fold
     accumulators: int
+    others: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +43,13 @@ class Block:
         return max(32, self.m.threads * self.n.threads)
 
     @property
-    def sums(self) -> int:
+    def rows(self) -> int:
+        """Rows of a thread."""
+        return self.m.regs * self.m.vector
+
+    def sums(self, p: Product) -> int:
         """Accumulators of a thread."""
-        return self.m.regs * self.m.vector * self.n.regs * self.n.vector
+        return self.rows * (self.n.regs * self.n.vector * p.accumulators + p.others)
 
 
 BLOCKS = (
@@ -58,7 +65,7 @@ BLOCKS = (
 FULL_WARPS = 16  # warps of an SM that hide the latency of shared memory and fma
 JOIN_SECONDS = 4e-6  # the second stage of a fold split over blocks
 FOLD_STEP = 4  # elements a step of folds beside the product
-SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
+SPLITS = (1, 2, 4, 8, 16)
 
 
 def product(facts: Facts) -> Product | None:
@@ -82,7 +89,8 @@ def _of(facts: Facts, f: Fold) -> Product | None:
             continue
         n = facts.output_axis if facts.output_axis in other else _largest(facts, other)
         m = _largest(facts, mine) if mine else None
-        return Product(m, n, k, sum(n in facts.known[x.results[0]].axes for x in f.carries))
+        accumulators = sum(n in facts.known[x.results[0]].axes for x in f.carries)
+        return Product(m, n, k, f, accumulators, len(f.carries) - accumulators)
     return None
 
 
@@ -115,8 +123,15 @@ def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
 
 
 def _divides(facts: Facts, p: Product, block: Block, split: int) -> bool:
-    """Only a kernel's one fold is split, into parts of at least 8 steps."""
-    return split == 1 or (len(facts.folds) == 1 and facts.extents[p.k] // block.k >= 8 * split)
+    """Only a kernel's one fold is split, along the axis of most steps, into parts of at least 8 steps."""
+    if split == 1:
+        return True
+    steps = {a.name: a.extent // (block.k if a.name == p.k else 1) for a in p.fold.axes}
+    return len(facts.folds) == 1 and max(steps.values()) >= split and prod(steps.values()) >= 8 * split
+
+
+def _split_axis(p: Product, block: Block) -> str:
+    return max(p.fold.axes, key=lambda a: a.extent // (block.k if a.name == p.k else 1)).name
 
 
 def _tiles(facts: Facts, p: Product, block: Block) -> int:
@@ -128,7 +143,7 @@ def _tiles(facts: Facts, p: Product, block: Block) -> int:
 
 def _resident(target: Target, p: Product, block: Block) -> int:
     """Blocks whose registers fit into an SM: about 60 for addresses and operands beside the sums."""
-    registers = min(255, 64 + block.sums * p.accumulators)
+    registers = min(255, 64 + block.sums(p))
     return max(1, min(target.registers_per_sm // (registers * block.threads), target.max_threads_per_sm // block.threads))
 
 
@@ -138,9 +153,9 @@ def _seconds(facts: Facts, target: Target, p: Product, block: Block, split: int)
     deepest = -(-blocks // target.sms)
     waves = deepest if deepest < 5 else blocks / target.sms
     warps = min(deepest, _resident(target, p, block)) * block.threads / 32
-    work = 2 * block.m.tile * block.n.tile * p.accumulators * -(-facts.extents[p.k] // split)
+    work = 2 * block.m.tile * block.n.tile * p.accumulators * facts.points(tuple(a.name for a in p.fold.axes)) / split
     rate = target.flops["fma"] / target.sms * block.rate * min(1.0, warps / FULL_WARPS)
-    spilled = 4.0 if block.sums * p.accumulators > 160 else 1.0
+    spilled = 4.0 if block.sums(p) > 160 else 1.0
     outputs = facts.points(tuple(a.name for a in facts.axes.outer)) * p.accumulators
     join = JOIN_SECONDS + 16 * split * outputs / target.l2_bandwidth if split > 1 else 0.0
     return waves * work / rate * spilled + join
@@ -153,10 +168,12 @@ def _tiled(facts: Facts, target: Target, p: Product, block: Block, split: int, d
         last = p.k if p.k in {a.name for a in f.axes} else f.axes[-1].name
         step = block.k if kind == "contraction" else FOLD_STEP
         for a in f.axes:
-            regs = min(step, ceil_power(a.extent)) if a.name == last else 1
-            reduce.append((a.name, Split(blocks=split if a.name == p.k else 1, steps=0, regs=regs)))
+            tile = min(step, ceil_power(a.extent)) if a.name == last else 1
+            v = min(4, tile)  # folds beside the product load their operands themselves, in vectors
+            blocks = split if a.name == _split_axis(p, block) else 1
+            reduce.append((a.name, Split(blocks=blocks, steps=0, regs=tile // v, vector=v)))
     reduce = list(dict(reduce).items())
-    resident = 2 if block.threads == 256 and block.sums * p.accumulators == 64 else 0
+    resident = 2 if block.threads == 256 and block.sums(p) == 64 else 0
     return Schedule(block.threads, ((p.m, block.m), (p.n, block.n)), tuple(reduce), Stage(depth, "shared"), resident=resident)
 
 

@@ -16,6 +16,7 @@ from emmy_eq.index import Idx, var
 if TYPE_CHECKING:
     from emmy_eq.codegen.lower.engine import Engine
 
+FULL_UNROLL = 16  # partial states that are read at once
 FIRST_THREAD: k.Predicate = (k.Cmp(TID, "==", ix.const(0)),)
 
 
@@ -103,7 +104,7 @@ def _collect(e: Engine, st: State, parts: Parts, places: list[Place], walker: Ax
     else:
         total = tuple(b.declare(none, p.dtype, p.shape()) for p, none in zip(parts, st.identity(), strict=True))
         name = b.fresh("part")
-        with b.loop(name, steps, min(steps, 8)):
+        with b.loop(name, steps, 0 if steps <= FULL_UNROLL else FULL_UNROLL // 2):
             merged = st.merge(b, total, read(b.simplify(var(name) * walker.threads + walker.thread())))
             for target, p in zip(total, merged, strict=True):
                 b.assign(target, "mov", p)
