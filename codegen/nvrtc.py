@@ -107,6 +107,12 @@ def available() -> bool:
     return True
 
 
+def version() -> str:
+    """NVRTC's, such as ``13.0``."""
+    major, minor = _compiler().version()
+    return f"{major}.{minor}"
+
+
 def _cache_directory() -> Path:
     root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(os.environ.get("EMMY_EQ_CACHE", f"{root}/emmy_eq")) / "cubin"

@@ -30,7 +30,7 @@ def interleaved(runs: Mapping[str, Run], rounds: int = 15) -> dict[str, Times]:
     """Times of ``runs``, each round measuring every one of them once."""
     device = torch.cuda.current_device()
     once = {name: _graph(run, 1) for name, run in runs.items()}
-    count = {name: max(1, min(_MOST_RUNS, int(_GRAPH_US / max(_elapsed(g), 0.5)))) for name, g in once.items()}
+    count = {name: _repeats(g) for name, g in once.items()}
     many = {name: _graph(run, count[name]) for name, run in runs.items()}
     # Twice the cache: a set-associative cache does not evict everything for one cache's worth of writes.
     flush = torch.empty(2 * torch.cuda.get_device_properties(device).L2_cache_size, dtype=torch.int8, device=device)
@@ -41,6 +41,18 @@ def interleaved(runs: Mapping[str, Run], rounds: int = 15) -> dict[str, Times]:
             hot[name].append(_elapsed(many[name]) / count[name])
             cold[name].append(_elapsed(once[name], flush))
     return {name: Times(median(hot[name]), median(cold[name])) for name in runs}
+
+
+def hot(run: Run, rounds: int = 15) -> list[float]:
+    """Microseconds of one of back-to-back runs in a CUDA graph, a sample a replay."""
+    count = _repeats(_graph(run, 1))
+    graph = _graph(run, count)
+    return [_elapsed(graph) / count for _ in range(rounds)]
+
+
+def _repeats(graph: torch.cuda.CUDAGraph) -> int:
+    """How many runs make a hot graph, given the graph of one."""
+    return max(1, min(_MOST_RUNS, int(_GRAPH_US / max(_elapsed(graph), 0.5))))
 
 
 def _graph(run: Run, times: int) -> torch.cuda.CUDAGraph:

@@ -1,0 +1,67 @@
+"""Which rows are worth a measurement: those that the families propose, in the model's order, then neighbours of the best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any
+
+from emmy_eq import loop_ir
+from emmy_eq.codegen import kernel_ir, tile_ir
+from emmy_eq.codegen.families import normal
+from emmy_eq.codegen.lower import lower
+from emmy_eq.codegen.schedule import MAX_THREADS, PATHS, Schedule, Split, Stage, check
+from emmy_eq.errors import InvalidInput, Unsupported
+from emmy_eq.extract.targets import Target
+
+
+def legal(kernel: loop_ir.Kernel, row: Schedule, target: Target) -> bool:
+    """Whether ``row`` fits the kernel, lowers, and passes the verifier of Kernel IR."""
+    try:
+        check(row)
+        kernel_ir.verify(lower(tile_ir.to_tile(kernel, row), target))
+    except (InvalidInput, Unsupported):
+        return False
+    return True
+
+
+def neighbours(kernel: loop_ir.Kernel, row: Schedule, target: Target) -> Iterator[Schedule]:
+    """Legal rows that differ from ``row`` by a factor of two in one place, each once."""
+    roles = tile_ir.axes(tile_ir.to_tile(kernel, row).body)
+    extents = {a.name: a.extent for a in (*roles.outer, *roles.folded)}
+    seen = {row}
+    for near in (normal(r, extents) for r in _moves(row)):
+        if near not in seen and legal(kernel, near, target):
+            yield near
+        seen.add(near)
+
+
+def _moves(row: Schedule) -> Iterator[Schedule]:
+    for part in ("tile", "reduce"):
+        splits: tuple[tuple[str, Split], ...] = getattr(row, part)
+        for i, (axis, split) in enumerate(splits):
+            for near in _scaled(split):
+                changed: dict[str, Any] = {part: (*splits[:i], (axis, near), *splits[i + 1 :])}
+                moved = replace(row, **changed)
+                yield moved
+                # A block has as many threads as its splits ask for.
+                if near.threads != split.threads and (threads := row.threads * near.threads // split.threads) <= MAX_THREADS:
+                    yield replace(moved, threads=threads)
+    for threads in (row.threads * 2, row.threads // 2):
+        yield replace(row, threads=threads)
+    for resident in (row.resident * 2 or 1, row.resident // 2):
+        yield replace(row, resident=resident)
+    yield from (replace(row, stage=Stage(depth, path)) for depth in (1, 2) for path in PATHS[1:])
+    yield replace(row, stage=Stage())
+    yield from (replace(row, raster=raster) for raster in ("row", "g4", "g8", "g16", "late"))
+
+
+def _scaled(split: Split) -> Iterator[Split]:
+    """One factor doubled or halved; ``steps`` 0 (as many as needed) stays."""
+    for f in fields(split):
+        value = getattr(split, f.name)
+        if isinstance(value, bool) or not isinstance(value, int) or not value:
+            continue
+        for near in (value * 2, *([value // 2] if value % 2 == 0 else [])):
+            changed: dict[str, Any] = {f.name: near}
+            yield replace(split, **changed)

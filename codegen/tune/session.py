@@ -1,0 +1,198 @@
+"""Tuning of a program's kernels: one worker process a device, one row at a time, every answer stored at once."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from emmy_eq import loop_ir
+from emmy_eq.codegen.schedule import Schedule
+from emmy_eq.codegen.tune.search import Search
+from emmy_eq.codegen.tune.software import version
+from emmy_eq.codegen.tune.watchdog import Lost, Worker
+from emmy_eq.errors import InvalidInput
+from emmy_eq.extract.store import Key, Measurement, Store
+from emmy_eq.extract.targets import Target
+
+GPU = "emmy_eq.codegen.tune.device:Gpu"
+ROW_SECONDS = 60.0  # for compiling, checking and timing one row, which takes one or two
+PREPARE_SECONDS = 300.0  # for the float64 reference of a kernel
+LOSSES = ("fault", "hang", "memory")  # after which a worker is started anew
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """One kernel.  ``default``: the row that a compile takes without a store; ``measured``: rows of this run; ``marks``: rows that are
+    not tried again, with the reason; ``problem``: why the kernel was given up, or empty."""
+
+    kernel: str
+    identity: str
+    default: Measurement | None
+    best: Measurement | None
+    measured: int
+    marks: tuple[Measurement, ...]
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    kernels: tuple[Tuned, ...]
+    interrupted: bool
+
+
+def stderr(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def tune(
+    kernels: Sequence[loop_ir.Kernel],
+    target: Target,
+    path: Path,
+    rows: int = 12,
+    minutes: float | None = None,
+    devices: int = 1,
+    factory: str = GPU,
+    row_seconds: float = ROW_SECONDS,
+    command: str | None = None,
+    say: Say = stderr,
+) -> Tuning:
+    """Look at ``rows`` rows of every kernel (equal ones once), within ``minutes`` if given; results go into the store at ``path``.
+
+    What the store has under the same key is not measured again, so an interrupted run goes on where it ended.  Ctrl-C stops it and
+    keeps what was measured.  ``factory``: ``MODULE:NAME`` of the `Device` that workers make.  Raises `EmmyError` where a worker cannot
+    start, `StoreError` where nothing can be stored.
+    """
+    workers = [Worker(factory, n) for n in range(devices)]
+    try:
+        facts = [w.start() for w in workers]
+        if any(f != facts[0] for f in facts):
+            raise InvalidInput("the devices", f"they differ: {', '.join(f['device'] for f in facts)}")
+        session = _Session(target, path, facts[0], row_seconds, shlex.join(sys.argv) if command is None else command, say)
+        session.plan(kernels, rows, minutes)
+        return session.run(workers)
+    finally:
+        for w in workers:
+            w.stop()
+
+
+class _Session:
+    def __init__(self, target: Target, path: Path, facts: dict[str, str], row_seconds: float, command: str, say: Say) -> None:
+        self.target, self.path, self.facts, self.row_seconds, self.command, self.say = target, path, facts, row_seconds, command, say
+        self.searches: dict[str, Search] = {}  # by kernel identity
+        self.waiting: list[Search] = []  # not begun
+        self.ends: dict[Search, float] = {}  # when each that was begun has to end
+        self.end = float("inf")
+        self.stopped = False
+        self.lock = threading.Lock()
+
+    def key(self, identity: str, row: str) -> Key:
+        return Key(identity, row, self.target.name, emmy_eq=version(), **self.facts)
+
+    def plan(self, kernels: Sequence[loop_ir.Kernel], rows: int, minutes: float | None) -> None:
+        with Store(self.path) as store:
+            for kernel in kernels:
+                identity = loop_ir.identity(kernel)
+                stored = {m.key.schedule: m for m in store.of(identity, self.target.name) if m.key == self.key(identity, m.key.schedule)}
+                self.searches.setdefault(identity, Search(kernel, self.target, rows, stored))
+        self.waiting = list(self.searches.values())
+        if minutes is not None:
+            self.end = time.monotonic() + 60 * minutes
+
+    def run(self, workers: Sequence[Worker]) -> Tuning:
+        with ThreadPoolExecutor(len(workers)) as pool:
+            serving = [pool.submit(self.serve, w) for w in workers]
+            try:
+                wait(serving, return_when=FIRST_EXCEPTION)
+            except KeyboardInterrupt:
+                self.say("interrupted: what was measured is stored, and the next run goes on from there")
+                self.stopped = True
+            interrupted = self.stopped
+            self.stopped = True  # also where one worker failed: the others end
+            for w in workers:
+                w.kill()
+        for served in serving:
+            served.result()
+        return Tuning(tuple(_tuned(i, s) for i, s in self.searches.items()), interrupted)
+
+    def serve(self, worker: Worker) -> None:
+        """One thread a worker: rows of one kernel as long as it has any, then of the next."""
+        prepared: Search | None = None
+        with Store(self.path) as store:
+            while (task := self.take(prepared)) is not None:
+                search, row = task
+                if prepared is not search and not self.prepare(worker, search):
+                    prepared = None
+                    continue
+                prepared = search
+                answer = _ask(worker, {"measure": str(row)}, self.row_seconds)
+                if self.stopped:
+                    return
+                self.learn(store, search, row, answer)
+                if answer["outcome"] in LOSSES:
+                    worker.start()
+                    prepared = None
+
+    def take(self, prepared: Search | None) -> tuple[Search, Schedule] | None:
+        """The next row for a worker: of the kernel that it has prepared, else of one that no worker has begun, else of any."""
+        with self.lock:
+            for search in [*([prepared] if prepared is not None else []), *self.waiting, *self.ends]:
+                if search in self.waiting:  # from now on it has an equal share of the time that is left
+                    now = time.monotonic()
+                    self.ends[search] = now + (self.end - now) / len(self.waiting)
+                    self.waiting.remove(search)
+                if not self.stopped and time.monotonic() < self.ends[search] and (row := search.next()) is not None:
+                    return search, row
+        return None
+
+    def prepare(self, worker: Worker, search: Search) -> bool:
+        """Whether the worker can measure rows of this kernel now; a kernel for which it cannot is given up."""
+        question = {"prepare": loop_ir.show(search.kernel), "target": self.target.name}
+        answer = _ask(worker, question, PREPARE_SECONDS)
+        if "prepared" in answer:
+            return True
+        if not self.stopped:
+            search.problem = answer["note"]
+            self.say(f"{search.kernel.name}: given up: {search.problem}")
+            worker.start()
+        return False
+
+    def learn(self, store: Store, search: Search, row: Schedule, answer: dict[str, Any]) -> None:
+        m = Measurement(
+            key=self.key(loop_ir.identity(search.kernel), str(row)),
+            outcome=answer["outcome"],
+            at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            command=self.command,
+            samples=tuple(answer.get("samples", ())),
+            error=answer.get("error"),
+            limit=answer.get("limit"),
+            contract=answer.get("contract", ""),
+            note=answer.get("note", ""),
+        )
+        store.add(m)
+        with self.lock:
+            search.learn(m)
+            best = f"best {search.best.microseconds:.2f} us" if search.best is not None else "none yet"
+            found = f"{m.microseconds:.2f} us" if m.passed else f"{m.outcome}: {m.note}"
+            self.say(f"{search.kernel.name} {len(search.tried)}/{search.rows}  {found}  ({best})  {row}")
+
+
+def _ask(worker: Worker, question: dict[str, str], seconds: float) -> dict[str, Any]:
+    try:
+        return worker.ask(question, seconds)
+    except Lost as lost:
+        return {"outcome": lost.outcome, "note": lost.note}
+
+
+def _tuned(identity: str, search: Search) -> Tuned:
+    marks = tuple(m for m in search.tried.values() if m is not None and not m.passed)
+    return Tuned(search.kernel.name, identity, search.default, search.best, search.measured, marks, search.problem)
