@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from bench.compare import Row, compare
+from bench.compare import CONTENDERS, Row, compare
 from bench.workloads import select
 from emmy_eq.text import table
 
@@ -20,6 +20,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help="parts of workload names (default: all)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="append one JSON object a workload")
     parser.add_argument("--target", help="code is made for this target (default: this device's)")
+    parser.add_argument("--read", type=Path, metavar="FILE", help="print the table of such a file and stop")
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     options = parser.parse_args(argv)
     chosen = select(options.names)
@@ -27,6 +28,11 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"no workload has {' or '.join(options.names)} in its name")
     if options.list:
         print("\n".join(w.name for w in chosen))
+        return 0
+    if options.read is not None:
+        names = {w.name for w in chosen}
+        rows = [Row.read(json.loads(line)) for line in options.read.read_text().splitlines()]
+        print(report([row for row in rows if row.workload in names]))
         return 0
     if not torch.cuda.is_available():
         print(f"skipped: no CUDA device here (torch {torch.__version__}); nothing was timed")
@@ -60,7 +66,7 @@ def report(rows: list[Row]) -> str:
     head = ["workload", *contenders, "eager/ours", "compile/ours", *(f"{c} cold" for c in contenders), *(f"{c} error" for c in contenders)]
     body, notes = [], []
     for row in rows:
-        eager, compiled, ours = (row.entries[name] for name in ("eager", "compile", "emmy_eq"))
+        eager, compiled, ours = (row.entries[name] for name in CONTENDERS)
         entries = (eager, compiled, ours)
         hot = [e.times.hot if e.times is not None else None for e in entries]
         cold = [e.times.cold if e.times is not None else None for e in entries]

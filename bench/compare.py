@@ -14,6 +14,8 @@ import emmy_eq
 from bench.workloads import Workload
 from emmy_eq.timing import Times, interleaved
 
+CONTENDERS = ("eager", "compile", "emmy_eq")
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -33,6 +35,13 @@ class Row:
     def record(self) -> dict[str, Any]:
         """What the JSON file holds."""
         return {"workload": self.workload, **{name: asdict(entry) for name, entry in self.entries.items()}}
+
+    @classmethod
+    def read(cls, record: dict[str, Any]) -> Row:
+        """Inverse of `record`; what else the file says of the run is left out."""
+        found = {name: dict(record[name]) for name in CONTENDERS}
+        times = {name: entry.pop("times") for name, entry in found.items()}
+        return cls(record["workload"], {name: Entry(times[name] and Times(**times[name]), **entry) for name, entry in found.items()})
 
 
 def compare(workload: Workload, target: str) -> Row:

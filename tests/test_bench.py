@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -82,3 +85,11 @@ def test_unknown_workload_is_refused(capsys: pytest.CaptureFixture[str]) -> None
         command.main(["nosuch"])
     assert stop.value.code == 2
     assert "no workload has nosuch in its name" in capsys.readouterr().err
+
+
+def test_committed_results_read_back(capsys: pytest.CaptureFixture[str]) -> None:
+    file = Path(__file__).parent.parent / "bench/results/h200.jsonl"
+    assert command.main(["--read", str(file)]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2 + len(workloads())
+    records = [json.loads(line) for line in file.read_text().splitlines()]
+    assert all(Row.read(r).record().items() <= r.items() for r in records)
