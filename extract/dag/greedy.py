@@ -1,0 +1,71 @@
+"""Greedy DAG extraction: classes are settled in the order of their DAG cost, given what was settled before.
+
+The cost of a node over settled children is at least that of its dearest child, so each class is settled once, as in Knuth's algorithm, and no
+choice has a cycle.  A settled class holds the set of classes below it as the bits of one integer, numbered in the order of settling.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+import numpy as np
+
+from emmy_eq.extract.dag.egraph import Choice, EGraph
+
+FEW = 24  # from here on numpy sums a set of bits faster than a loop does
+
+
+def greedy(graph: EGraph, credit: frozenset[int] = frozenset()) -> Choice:
+    """A choice for every class that has one; classes of ``credit`` count as paid where another class uses them."""
+    owner, users = graph.owners(), graph.users()
+    waits = [len(children) for children in graph.children]
+    order: dict[int, int] = {}
+    below: list[int] = []
+    total: list[float] = []
+    price = np.zeros(len(graph.members))
+    choice: Choice = {}
+
+    def union(node: int) -> tuple[float, int]:
+        """Cost and set of all that stands below a node whose children are settled."""
+        places = sorted((order[child] for child in graph.children[node]), key=total.__getitem__, reverse=True)
+        if not places:
+            return 0.0, 0
+        cost, bits = total[places[0]], below[places[0]]
+        for place in places[1:]:
+            extra = below[place] & ~bits
+            if extra:
+                cost += weight(extra)
+                bits |= extra
+        return cost, bits
+
+    def weight(bits: int) -> float:
+        if bits.bit_count() < FEW:
+            out = 0.0
+            while bits:
+                top = bits.bit_length() - 1
+                out += price[top]
+                bits ^= 1 << top
+            return out
+        flags = np.unpackbits(np.frombuffer(bits.to_bytes(-(-bits.bit_length() // 8), "little"), np.uint8), bitorder="little")
+        return float(price[: len(flags)] @ flags[: len(price)]) if len(flags) <= len(price) else float(price @ flags[: len(price)])
+
+    heap = [(graph.cost[n], n, 0) for n, own in enumerate(owner) if own >= 0 and not graph.children[n] and graph.cost[n] < math.inf]
+    heapq.heapify(heap)
+    while heap:
+        cost, node, bits = heapq.heappop(heap)
+        cls = owner[node]
+        if cls in choice:
+            continue
+        choice[cls] = node
+        place = order[cls] = len(below)
+        price[place] = 0.0 if cls in credit else graph.cost[node]
+        below.append(bits | 1 << place)
+        total.append(cost if cls not in credit else cost - graph.cost[node])
+        for user in users[cls]:
+            waits[user] -= 1
+            if waits[user] == 0 and owner[user] not in choice:
+                base, under = union(user)
+                if base + graph.cost[user] < math.inf:
+                    heapq.heappush(heap, (base + graph.cost[user], user, under))
+    return choice

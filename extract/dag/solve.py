@@ -1,0 +1,74 @@
+"""From an e-graph to a choice with a bound: reduce, choose greedily, then relax, restrict and solve in turn while time lasts."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import time
+from dataclasses import dataclass
+
+from emmy_eq.errors import InvalidInput
+from emmy_eq.extract.dag.check import check
+from emmy_eq.extract.dag.egraph import Choice, EGraph, closure, dag_cost, tree_costs
+from emmy_eq.extract.dag.greedy import greedy
+from emmy_eq.extract.dag.must import below_node, bits
+from emmy_eq.extract.dag.reduce import Reduced, reduce
+
+EXACT = 1e-9  # relative: what the last digits of a sum of floats may differ by
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """A valid choice for the classes that the roots reach, its DAG cost, and a proved bound below every choice's cost."""
+
+    choice: Choice
+    dag_cost: float
+    lower_bound: float
+    greedy_cost: float
+    seconds: float
+
+    @property
+    def gap(self) -> float:
+        """How much dearer than the cheapest choice it is at most, as a fraction."""
+        return 0.0 if self.dag_cost == 0 else (self.dag_cost - self.lower_bound) / self.dag_cost
+
+    @property
+    def proved(self) -> bool:
+        return self.gap <= EXACT
+
+
+def extract(graph: EGraph, seconds: float = 10.0) -> Extraction:
+    """The cheapest choice found within ``seconds``; InvalidInput if a root has no finite extraction."""
+    start = time.perf_counter()
+    _, tree = tree_costs(graph)
+    lost = next((root for root in graph.roots if root not in tree), None)
+    if lost is not None:
+        raise InvalidInput(f"root class {lost}", "it has no finite extraction: every node of it needs itself, or costs infinity")
+    simple = closure(graph, greedy(graph), graph.roots)
+    base = dag_cost(graph, simple)
+    best = min(simple, closure(graph, tree, graph.roots), key=lambda choice: dag_cost(graph, choice))
+    small = reduce(graph)
+    local = closure(small.graph, greedy(small.graph), small.graph.roots)
+    best = min(best, small.expand(local, graph), key=lambda choice: dag_cost(graph, choice))
+    bound = forced_cost(small)
+    if importlib.util.find_spec("highspy") is not None:
+        from emmy_eq.extract.dag.search import Search
+
+        search = Search(graph, best, bound, start + seconds)
+        search.run(small)
+        best, bound = search.best, search.bound
+    cost = check(graph, best)
+    return Extraction(best, cost, min(round_up(graph, bound), cost), base, time.perf_counter() - start)
+
+
+def forced_cost(small: Reduced) -> float:
+    """A bound that needs no solver: every choice pays for the cheapest node of each class that the roots always stand on."""
+    cheapest = [min(small.graph.cost[node] for node in nodes) for nodes in small.graph.members]
+    return math.fsum(cheapest[cls] for cls in bits(below_node(small.graph.roots, small.must)))
+
+
+def round_up(graph: EGraph, bound: float) -> float:
+    """Whole costs have whole sums; a solver's bound may be off by a rounding error, which must not lift it to the next whole number."""
+    if all(cost == math.inf or cost == int(cost) for cost in graph.cost):
+        return float(math.ceil(bound - 1e-6 * max(1.0, bound)))
+    return bound * (1 - EXACT)
