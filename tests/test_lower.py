@@ -95,6 +95,8 @@ CONTRACTIONS = [
     (kernels.linear_relu(37, 50, 33), SMALL_TILE + "2:shared"),
     (kernels.norm_linear(37, 50, 33), SMALL_TILE + "2:shared"),
     (kernels.norm_then_linear(37, 50, 33), SMALL_TILE + "2:shared"),
+    (kernels.norm_linear(37, 50, 33), "WORK=t64 TILE=i0:t8.v4,i1:t8.v4 REDUCE=i2:s.t8.v2 STAGE=2:shared"),
+    (kernels.norm_then_linear(37, 50, 33), "WORK=t64 TILE=i0:t8.v4,i1:t8.v4 REDUCE=i2:s.t8 STAGE=2:shared"),
     (kernels.mlp(37, 50, 33), SMALL_TILE + "2:shared"),
     (kernels.matmul_f16(40, 64, 48), "WORK=t64 TILE=i0:t8.v4,i1:t8.v8 REDUCE=i2:s.r16 STAGE=2:shared"),
     (kernels.two_matmuls(37, 50, 33, 29), "WORK=t64 TILE=i0:t8.v4,i1:t8.v4 REDUCE=i2:s.t8.v2,i3:s.r8 STAGE=1:shared"),

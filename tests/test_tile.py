@@ -135,7 +135,7 @@ def test_show() -> None:
         (kernels.matmul(4096, 4096, 4096), "WORK=t256.b2 TILE=i0:r2.t16.v4,i1:r2.t16.v4 REDUCE=i2:s.r4.v4 STAGE=2:shared RASTER=row"),
         (
             kernels.attention(32, 1024, 1024, 64),
-            "WORK=t256 TILE=i1:r2.t16.v4,i2:t16.v4 REDUCE=i4:s.t16.v4,i3:r64 STAGE=1:shared RASTER=row",
+            "WORK=t256 TILE=i1:r2.t16.v4,i2:t16.v4 REDUCE=i4:s.r2.t16.v4,i3:s.r16 STAGE=1:shared RASTER=row",
         ),
     ],
 )

@@ -164,14 +164,17 @@ def _seconds(facts: Facts, target: Target, p: Product, block: Block, split: int)
 def _tiled(facts: Facts, target: Target, p: Product, block: Block, split: int, depth: int) -> Schedule:
     assert p.m is not None
     reduce = []
+    beside = p.others > 0 or any(p.k in {a.name for a in f.axes} for f in facts.folds if f is not p.fold)
     for f, kind in zip(facts.folds, facts.kinds, strict=True):
         last = p.k if p.k in {a.name for a in f.axes} else f.axes[-1].name
         step = block.k if kind == "contraction" else FOLD_STEP
         for a in f.axes:
             tile = min(step, ceil_power(a.extent)) if a.name == last else 1
-            v = min(4, tile)  # folds beside the product load their operands themselves, in vectors
+            # Statistics beside the product vary with m alone: the threads along n share their part of k.
+            t = min(block.n.threads, tile) if beside and a.name == p.k else 1
+            v = min(4, tile // t)
             blocks = split if a.name == _split_axis(p, block) else 1
-            reduce.append((a.name, Split(blocks=blocks, steps=0, regs=tile // v, vector=v)))
+            reduce.append((a.name, Split(blocks=blocks, steps=0, regs=tile // t // v, threads=t, vector=v)))
     reduce = list(dict(reduce).items())
     resident = 2 if block.threads == 256 and block.sums(p) == 64 else 0
     return Schedule(block.threads, ((p.m, block.m), (p.n, block.n)), tuple(reduce), Stage(depth, "shared"), resident=resident)

@@ -153,7 +153,3 @@ class Builder:
         """``target = op frags`` at every register coordinate of ``target``."""
         for point in coordinates(target.shape()):
             self.emit(k.Set(str(target.at(point)), target.dtype, op, tuple(f.at(point) for f in frags)))
-
-    def freeze(self, target: Fragment) -> Fragment:
-        """The present values of mutable registers."""
-        return self.apply("mov", target.dtype, target)

@@ -8,6 +8,7 @@ the result shares; its prologue is computed once, as it is staged.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -78,103 +79,109 @@ def applies(e: Engine, f: Fold, placed: list[Placed]) -> bool:
 
 
 def emit(e: Engine, f: Fold, placed: list[Placed], states: list[State]) -> None:
-    todo = plan(e, f, placed)
-    folded = frozenset(a.name for a in f.axes)
-    accs = [fold.declare(e, c, st) for c, st in zip(f.carries, states, strict=True)]
-    weights: dict[str, str] = {}
-    pipeline = Pipeline.start(e, placed, todo.operands, folded)
-    with ExitStack() as stack:
-        maps = e.open(placed, stack, skip.stop(e, f, placed))
-        stack.enter_context(e.bound(maps))
-        pipeline.fetch(e)
-        for c, st, acc, inner in zip(f.carries, states, accs, todo.inner, strict=True):
+    """Compute every carry of ``f``, and remember the results."""
+    _Contraction(e, f, placed, states).emit()
+
+
+class _Contraction:
+    """One fold being lowered; ``accs`` are its accumulators, a state per carry."""
+
+    def __init__(self, e: Engine, f: Fold, placed: list[Placed], states: list[State]) -> None:
+        self.e, self.f, self.placed, self.states = e, f, placed, states
+        self.plan = plan(e, f, placed)
+        self.accs = [fold.declare(e, c, st) for c, st in zip(f.carries, states, strict=True)]
+        self.weights: dict[str, str] = {}  # by the twisted carry's key
+        self.staged: frozenset[str] = frozenset()
+
+    def parts(self) -> Iterator[tuple[Carry, State, Parts, tuple[bool, ...]]]:
+        """(carry, its state, its accumulators, which of them are inner parts)."""
+        return zip(self.f.carries, self.states, self.accs, self.plan.inner, strict=True)
+
+    def emit(self) -> None:
+        e = self.e
+        pipeline = Pipeline.start(e, self.placed, self.plan.operands, frozenset(a.name for a in self.f.axes))
+        with ExitStack() as stack:
+            maps = e.open(self.placed, stack, skip.stop(e, self.f, self.placed))
+            stack.enter_context(e.bound(maps))
+            pipeline.fetch(e)
+            self.tile_parts(maps)
+            operands = dict.fromkeys((*self.plan.operands, *self.weights.values()))
+            self.inner_parts(maps, {name: pipeline.tile(e, name) for name in operands})
+            pipeline.advance(e)
+        whole = {p.map.axis: p.map for p in self.placed}
+        totals = [_over_threads(e, st, acc, inner, whole) for _, st, acc, inner in self.parts()]
+        fold.finish(e, self.f, self.states, totals, whole)
+
+    def tile_parts(self, maps: Scope) -> None:
+        e = self.e
+        for c, st, acc, inner in self.parts():
             if isinstance(st, Twisted):
-                weights[c.results[0]] = _twist_tile(e, f, c, st, acc, inner, maps)
+                self.twist(c, st, acc, inner, maps)
             elif not inner[0]:
                 for target, part in zip(acc, st.collect(e.b, acc, fold.items(e, c, st, maps)), strict=True):
                     e.b.assign(target, "mov", part)
-        operands = dict.fromkeys((*todo.operands, *weights.values()))
-        tiles = {name: pipeline.tile(e, name) for name in operands}
-        _inner(e, f, states, accs, todo, weights, tiles, maps)
-        pipeline.advance(e)
-    whole = {p.map.axis: p.map for p in placed}
-    totals = [_over_threads(e, st, acc, inner, whole) for st, acc, inner in zip(states, accs, todo.inner, strict=True)]
-    fold.finish(e, f, states, totals, whole)
 
+    def twist(self, c: Carry, st: Twisted, acc: Parts, inner: tuple[bool, ...], maps: Scope) -> None:
+        """The key, the same in all threads; sums rescaled to it; the weights, which become a value of the tile."""
+        e, b, dtype = self.e, self.e.b, st.dtypes[0]
+        s = e.masked(e.value(c.args[0], e.home), maps, st.mask())
+        points = list(coordinates({a: m.count for a, m in maps.items()}))
+        own = st.grow(b, [s.slice(p) for p in points])
+        (seen,) = reduce.across(b, Reduction(st.key, st.dtypes[:1]), (own,), maps)
+        key = st.grow(b, [acc[0], seen])
+        factor, weight = st.rescale(b, acc[0], key), st.weight(b, s, key)
+        for n, total in enumerate(acc[1:], 1):
+            scaled = b.apply("mul", dtype, total, factor)
+            if not inner[n]:
+                v = e.value(c.args[n], e.home)
+                for p in points:
+                    scaled = st.add(b, scaled, weight.slice(p), v.slice(p), dtype)
+            b.assign(total, "mov", scaled)
+        b.assign(acc[0], "mov", key)
+        name = self.weights[c.results[0]] = f"{c.results[0]}~weight"
+        e.known[name] = Value(name, self.f, s.axes, (), dtype, True)
+        e.bind(name, e.home, weight)
 
-def _twist_tile(e: Engine, f: Fold, c: Carry, st: Twisted, acc: Parts, inner: tuple[bool, ...], maps: Scope) -> str:
-    """The key and the tile parts of a twisted carry; returns the name of the weights, a value of the tile."""
-    b, dtype = e.b, st.dtypes[0]
-    s = e.masked(e.value(c.args[0], e.home), maps, st.mask())
-    points = list(coordinates({a: m.count for a, m in maps.items()}))
-    key_state = Reduction(st.key, st.dtypes[:1])
-    seen = reduce.across(b, key_state, (st.grow(b, [s.slice(p) for p in points]),), maps)[0]
-    key = st.grow(b, [acc[0], seen])
-    factor = st.rescale(b, acc[0], key)
-    weight = st.weight(b, s, key)
-    for n, total in enumerate(acc[1:], 1):
-        scaled = b.apply("mul", dtype, total, factor)
-        if not inner[n]:
-            v = e.value(c.args[n], e.home)
-            for p in points:
-                scaled = st.add(b, scaled, weight.slice(p), v.slice(p), dtype)
-        b.assign(total, "mov", scaled)
-    b.assign(acc[0], "mov", key)
-    name = f"{c.results[0]}~weight"
-    e.known[name] = Value(name, f, s.axes, (), dtype, True)
-    e.bind(name, e.home, weight)
-    return name
+    def inner_parts(self, maps: Scope, tiles: dict[str, SharedTile]) -> None:
+        """One element of the folded axes at a time: read fragments, accumulate."""
+        e, self.staged = self.e, frozenset(tiles)
+        with ExitStack() as stack:
+            reader = dict(e.home)
+            for a, m in maps.items():
+                at: Idx = ix.const(0)
+                if m.tile > 1:
+                    name = e.b.fresh("k")
+                    stack.enter_context(e.b.loop(name, m.tile, 0 if m.tile <= FULL_UNROLL else FULL_UNROLL // 2))
+                    at = var(name)
+                reader[a] = AxisMap(a, m.extent, m.base + at)
+            for name, tile in tiles.items():
+                e.bind(name, reader, stage.get(e, tile, reader, name))
+            here = {a: reader[a] for a in maps}
+            for c, st, acc, inner in self.parts():
+                for n, target in enumerate(acc):
+                    if inner[n]:
+                        self.accumulate(c, st, n, target, reader, here)
 
+    def accumulate(self, c: Carry, st: State, n: int, target: Fragment, reader: Scope, here: Scope) -> None:
+        """``target`` and one more element."""
+        e = self.e
+        if isinstance(st, Twisted):
+            factors: tuple[str, ...] = (self.weights[c.results[0]], c.args[n])
+        elif c.name == "sum" and is_product(c.args[0], e.known):
+            factors = e.known[c.args[0]].args
+        else:
+            frag = e.masked(e.value(c.args[0], reader), here, st.mask()).slice(dict.fromkeys(here, 0))
+            e.b.assign(target, monoids()[c.name].combine, target, frag)
+            return
+        e.b.assign(target, "fma", *(self.factor(a, reader, here) for a in factors), target)
 
-def _inner(
-    e: Engine,
-    f: Fold,
-    states: list[State],
-    accs: list[Parts],
-    todo: Plan,
-    weights: dict[str, str],
-    tiles: dict[str, SharedTile],
-    maps: Scope,
-) -> None:
-    """One element of the folded axes at a time: read fragments, accumulate."""
-    with ExitStack() as stack:
-        reader = dict(e.home)
-        for a, m in maps.items():
-            at: Idx = ix.const(0)
-            if m.tile > 1:
-                name = e.b.fresh("k")
-                stack.enter_context(e.b.loop(name, m.tile, 0 if m.tile <= FULL_UNROLL else FULL_UNROLL // 2))
-                at = var(name)
-            reader[a] = AxisMap(a, m.extent, m.base + at)
-        for name, tile in tiles.items():
-            e.bind(name, reader, stage.get(e, tile, reader, name))
-        here = {a: reader[a] for a in maps}
-        for c, st, acc, inner in zip(f.carries, states, accs, todo.inner, strict=True):
-            for n, target in enumerate(acc):
-                if inner[n]:
-                    _accumulate(e, c, st, target, n, weights, set(tiles), reader, here)
-
-
-def _accumulate(
-    e: Engine, c: Carry, st: State, target: Fragment, n: int, weights: dict[str, str], staged: set[str], reader: Scope, here: Scope
-) -> None:
-    zero = literal(target.dtype, 0)
-    element = dict.fromkeys(here, 0)
-
-    def operand(name: str) -> Fragment:
-        v = e.known[name]
-        frag = e.value(name, reader)
-        known_zero = v.name in staged or isinstance(v.stmt, Load)
-        return (frag if known_zero else e.masked(frag, here, zero)).slice(element)
-
-    if isinstance(st, Twisted):
-        e.b.assign(target, "fma", operand(weights[c.results[0]]), operand(c.args[n]), target)
-    elif c.name == "sum" and is_product(c.args[0], e.known):
-        left, right = e.known[c.args[0]].args
-        e.b.assign(target, "fma", operand(left), operand(right), target)
-    else:
-        frag = e.masked(e.value(c.args[0], reader), here, st.mask()).slice(element)
-        e.b.assign(target, monoids()[c.name].combine, target, frag)
+    def factor(self, name: str, reader: Scope, here: Scope) -> Fragment:
+        """A factor of a summed product, zero beyond the fold's axes: what is staged or loaded along all of them is so already."""
+        v = self.e.known[name]
+        frag = self.e.value(name, reader)
+        if not set(here) <= set(v.axes) or not (v.name in self.staged or isinstance(v.stmt, Load)):
+            frag = self.e.masked(frag, here, literal(frag.dtype, 0))
+        return frag.slice(dict.fromkeys(here, 0))
 
 
 def _over_threads(e: Engine, st: State, acc: Parts, inner: tuple[bool, ...], maps: Scope) -> Parts:

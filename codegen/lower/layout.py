@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from emmy_eq.codegen.kernel_ir import Atom
-from emmy_eq.index import Idx, const, var
+from emmy_eq.index import Idx, var
 
 TID = var("tid")
 
@@ -105,7 +105,3 @@ def join(*shapes: Mapping[str, int]) -> dict[str, int]:
     """The axes of all ``shapes``, sorted."""
     out = {a: n for shape in shapes for a, n in shape.items()}
     return {a: out[a] for a in sorted(out)}
-
-
-def zero() -> Idx:
-    return const(0)
