@@ -1,0 +1,85 @@
+"""Rules from outside of the library: a user's file, and distributions that offer some under the entry-point group ``emmy_eq.rules``.
+
+A file, as one of the library's, defines ``rules()``; a file without it means every `Rule` that it defines.  What a random draw refutes is
+refused here: a wrong rule is a wrong model.
+"""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Sequence
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from emmy_eq.errors import InvalidInput
+from emmy_eq.rule import Rule
+from emmy_eq.rules import ACCURACY, library
+
+GROUP = "emmy_eq.rules"
+DRAWS = 40  # refutes every wrong rule of the tests within a few; `emmy-eq rules check` draws more
+
+
+def from_file(path: str) -> tuple[Rule, ...]:
+    """The rules of a Python file, unchecked."""
+    if not Path(path).is_file():
+        raise InvalidInput(f"rule file {path}", "there is no such file")
+    try:
+        scope = runpy.run_path(path)
+    except Exception as error:
+        raise InvalidInput(f"rule file {path}", f"running it raised {type(error).__name__}: {error}") from error
+    if callable(scope.get("rules")):
+        return _valid(f"rule file {path}", _called(f"rule file {path}", scope["rules"]))
+    return _valid(f"rule file {path}", [x for x in scope.values() if isinstance(x, Rule)])
+
+
+@cache
+def installed() -> tuple[Rule, ...]:
+    """The rules of installed distributions, each tested once a process."""
+    found: list[Rule] = []
+    for entry in sorted(entry_points(group=GROUP), key=lambda e: e.name):
+        where = f"entry point {entry.name} of {GROUP}"
+        try:
+            function = entry.load()
+        except Exception as error:
+            raise InvalidInput(where, f"loading {entry.value} raised {type(error).__name__}: {error}") from error
+        found += checked(_valid(where, _called(where, function)))
+    return _valid(f"entry points of {GROUP}", found) if found else ()
+
+
+def admitted(accuracy: str) -> tuple[Rule, ...]:
+    """Those of `installed` that an accuracy contract admits."""
+    return tuple(r for r in installed() if r.rounding <= ACCURACY[accuracy])
+
+
+def checked(rules: Sequence[Rule]) -> tuple[Rule, ...]:
+    """``rules``, if no draw refutes one; raises `InvalidInput` with the counterexample."""
+    from emmy_eq.verify.check import check_rule
+
+    for rule in rules:
+        verdict = check_rule(rule, DRAWS)
+        if not verdict.holds:
+            why = f"{verdict.why} where {verdict.counterexample}" if verdict.layer else "its guard never held, so nothing was tested"
+            raise InvalidInput(f"rule {rule.name} ({rule.source})", f"it is not true: {why}" if verdict.layer else why)
+    return tuple(rules)
+
+
+def _called(where: str, function: Any) -> Sequence[Any]:
+    try:
+        return tuple(function())
+    except Exception as error:
+        raise InvalidInput(where, f"calling rules() raised {type(error).__name__}: {error}") from error
+
+
+def _valid(where: str, found: Sequence[Any]) -> tuple[Rule, ...]:
+    if not found:
+        raise InvalidInput(where, "it defines no rule; a rule is a function under @rule(...)")
+    names = set(library())
+    for x in found:
+        if not isinstance(x, Rule):
+            raise InvalidInput(where, f"{x!r} is no rule; a rule is a function under @rule(...)")
+        if x.name in names:
+            raise InvalidInput(where, f"there is a rule {x.name!r} already; give this one another name")
+        names.add(x.name)
+    return tuple(found)

@@ -1,0 +1,167 @@
+"""``emmy-eq fuzz``: random programs through every stage until the time is over; what fails is made small and kept.
+
+A corpus is a folder: ``NAME.py`` is one reproducer (``program``, ``example_inputs``, ``special``, ``key``), run again first of all;
+``examples`` is hypothesis's own record of what failed, from which it goes on shrinking.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import runpy
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.database import DirectoryBasedExampleDatabase, ExampleDatabase, InMemoryExampleDatabase
+
+from emmy_eq.testing.sources import Source
+from emmy_eq.testing.stages import Mismatch, check_program
+from emmy_eq.testing.strategies import programs
+
+BATCH = 50  # programs between two looks at the clock and the corpus; every fourth batch has special values
+PATIENCE = 120.0  # seconds for one program, beyond which it counts as a failure: a saturation or search without end
+CUBINS = 20  # every so many programs, NVRTC compiles the CUDA too
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """``kind`` tells failures apart: the stage that is wrong, or the error and where it was raised."""
+
+    kind: str
+    why: str
+    program: str  # a module, as `emmy_eq.testing.Source` prints it
+
+
+@dataclass(slots=True)
+class Fuzzer:
+    """``known`` failures are not looked for again."""
+
+    until: float
+    say: Callable[[str], None]
+    corpus: Path | None = None
+    count: int = 0
+    rows: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    known: dict[str, Failure] = field(default_factory=dict)
+
+    def run(self, first_seed: int) -> None:
+        """Batches with seeds from ``first_seed`` on until the time is over, after the corpus's own programs."""
+        self.replay()
+        n = 0
+        while time.monotonic() < self.until:
+            self.batch(first_seed + n, special=n % 4 == 3)
+            n += 1
+
+    def replay(self) -> None:
+        for path in sorted(self.corpus.glob("*.py")) if self.corpus is not None else ():
+            scope = runpy.run_path(str(path))
+            failure = self.attempt(scope["program"], scope["example_inputs"], path.read_text(), scope["special"], scope["key"])
+            if failure is not None:
+                self.known[failure.kind] = failure
+                self.say(f"still fails: {path}")
+
+    def batch(self, number: int, special: bool) -> None:
+        """At most one new failure, made small by hypothesis."""
+        found: list[Failure] = []
+
+        @seed(number)
+        @settings(max_examples=BATCH, database=self.database(), deadline=None, suppress_health_check=list(HealthCheck),
+                  phases=(Phase.reuse, Phase.generate, Phase.shrink), report_multiple_bugs=False)  # fmt: skip
+        @given(programs(special=special))
+        def one(source: Source) -> None:
+            if time.monotonic() > self.until and not found:
+                return
+            key = int(hashlib.sha256(str(source).encode()).hexdigest()[:6], 16)
+            text = f"{source}special = {special}\nkey = {key}\n"
+            failure = self.attempt(source.function(), source.tensors(), text, special, key)
+            if failure is None or failure.kind in self.known or (found and failure.kind != found[0].kind):
+                return  # the first kind is made small before others are looked for
+            found.append(failure)
+            raise AssertionError(failure.kind)
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                one()
+        except BaseException as error:
+            if not found or isinstance(error, KeyboardInterrupt):
+                raise
+        if found:
+            self.keep(min(found, key=lambda f: (f.program.count("\n"), len(f.program))))
+
+    def attempt(self, function: Callable[..., Any], inputs: tuple[Any, ...], text: str, special: bool, key: int) -> Failure | None:
+        self.count += 1
+        if self.count % 10 == 0:
+            self.say(self.progress())
+        try:
+            with _limit(PATIENCE):
+                done = check_program(function, inputs, special=special, key=key, nvrtc=key % CUBINS == 0)
+        except Exception as error:
+            return Failure(_kind(error), f"{type(error).__name__}: {error}", text)
+        self.rows += done.rows
+        self.refused.update(done.refused)
+        return None
+
+    def keep(self, failure: Failure) -> None:
+        self.known[failure.kind] = failure
+        if self.corpus is not None:
+            name = hashlib.sha256(failure.program.encode()).hexdigest()[:10]
+            (self.corpus / f"{name}.py").write_text(failure.program)
+
+    def database(self) -> ExampleDatabase:
+        return InMemoryExampleDatabase() if self.corpus is None else DirectoryBasedExampleDatabase(self.corpus / "examples")
+
+    def progress(self) -> str:
+        left = max(0, int(self.until - time.monotonic()))
+        return f"{left // 60}:{left % 60:02d} left, {self.count} programs, {self.rows} runs on the simulator, {len(self.known)} failures"
+
+
+def fuzz(minutes: float, first_seed: int = 0, corpus: Path | None = None, out: Callable[[str], None] = print) -> int:
+    """The exit code: 1 where something failed.  Progress goes to stderr, on one line of a terminal."""
+    if corpus is not None:
+        corpus.mkdir(parents=True, exist_ok=True)
+    fuzzer = Fuzzer(time.monotonic() + 60 * minutes, _progress_line, corpus)
+    fuzzer.run(first_seed)
+    for failure in fuzzer.known.values():
+        out(f"# {failure.kind}: {failure.why}\n{failure.program}")
+    out(f"seed {first_seed}: {fuzzer.count} programs, {fuzzer.rows} runs on the simulator, {len(fuzzer.known)} failures")
+    for why, n in fuzzer.refused.most_common():
+        out(f"  refused {n} times: {why}")
+    return 1 if fuzzer.known else 0
+
+
+def _progress_line(text: str) -> None:
+    end = "\r" if sys.stderr.isatty() else "\n"
+    print(f"fuzz: {text}".ljust(100), end=end, file=sys.stderr, flush=True)
+
+
+def _kind(error: Exception) -> str:
+    if isinstance(error, Mismatch):
+        return error.stage.partition(":")[0]
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {last.name} ({Path(last.filename).name})"
+
+
+@contextmanager
+def _limit(seconds: float) -> Iterator[None]:
+    """Raise `TimeoutError` in the block once its time is over."""
+
+    def over(*_: Any) -> None:
+        raise TimeoutError(f"more than {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
