@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from emmy_eq import index as ix
+from emmy_eq import ops, terms
 from emmy_eq.egraph import ENode, Saturated
 from emmy_eq.index import Idx
 from emmy_eq.readback import by_depth
@@ -110,7 +111,19 @@ class _Evaluator:
         args = [self.value(c) for c in self.direct(node)]
         if node.op == "load":
             return self.load(node, [a.parts[0] for a in args], dtype)
+        if node.op in _ORDERED and (found := self.ordered(node)) is not None:
+            return self.residue(field.constant(dtype, terms.to_bits(dtype, found), self.space), dtype)
         return args[0].cast(dtype) if node.op == "cast" else args[0].call(node.op, *args[1:])
+
+    def ordered(self, node: ENode) -> Any:
+        """What ``node`` gives for literals, as `emmy_eq.fold` folds it: the field's keyed order and roots know nothing of numbers."""
+        literals = [next((n for n in self.saturated.classes[c] if n.op == "lit"), None) for c in node.children]
+        values = [terms.from_bits(self.saturated.dtype[c], n.attr) for c, n in zip(node.children, literals, strict=True) if n is not None]
+        if len(values) < len(literals):
+            return None
+        with np.errstate(all="ignore"):
+            found = ops.ops()[node.op].numpy(*values)
+        return None if node.op == "sqrt" and found * found != values[0] else found
 
     def residue(self, parts: Parts, dtype: str) -> Residue:
         return Residue(parts, dtype, 0, self.space)
@@ -167,4 +180,5 @@ class _Evaluator:
         return args[0].scan(name, k).pick(axis, self.at[axis])
 
 
+_ORDERED = frozenset({"lt", "le", "gt", "ge", "maximum", "minimum", "abs", "sqrt"})
 _BINDERS = frozenset({"reduce", "argreduce", "scan", "twist"})
