@@ -22,6 +22,14 @@ SIZE = 1000.0  # what the known cost is scaled to, so that the solver's absolute
 USED = 1e-9
 
 
+class _Quiet(highspy.Highs):
+    """HiGHS without its banner, which its own constructor prints to the standard output before any option can be set."""
+
+    def __init__(self) -> None:
+        super(highspy.Highs, self).__init__()
+        self.setOptionValue("output_flag", False)
+
+
 class Program:
     """Costs in and out are the e-graph's; ``known`` is the cost of a valid choice."""
 
@@ -35,8 +43,7 @@ class Program:
         for cls, members in enumerate(graph.members):
             self.column[cls] = members[0] if len(members) == 1 else self.width
             self.width += len(members) != 1
-        self.solver = highspy.Highs()
-        self.solver.setOptionValue("output_flag", False)
+        self.solver = _Quiet()
         self.solver.setOptionValue("mip_rel_gap", 1e-7)
         self.solver.passModel(self._model())
         self.add(self._implied())

@@ -11,7 +11,7 @@ Four reductions, repeated until nothing changes.  Each keeps at least one cheape
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from emmy_eq.extract.dag.egraph import Choice, EGraph, closure, tree_costs
@@ -52,9 +52,14 @@ class _Work:
         kids = tuple(tuple(sorted(c)) for c in self.children)
         return EGraph(tuple(self.cost), kids, tuple(map(tuple, self.members)), self.graph.roots)
 
-    def keep(self, reachable: set[int], finite: Choice) -> None:
+    def shrink(self) -> tuple[list[float], Choice]:
+        """Drop what the roots cannot reach and what has no finite extraction; what is left has these tree costs and cheapest trees."""
+        current = self.current()
+        tree, finite = tree_costs(current)
+        reachable = _reachable(current, finite)
         for cls, nodes in enumerate(self.members):
-            self.members[cls] = [n for n in nodes if all(kid in finite for kid in self.children[n])] if cls in reachable else []
+            self.members[cls] = [n for n in nodes if finite.keys() >= self.children[n]] if cls in reachable else []
+        return tree, finite
 
     def prune(self, must: Sequence[int], tree: Sequence[float], best: Choice) -> int:
         """Drop self-supporting and dominated nodes; how many."""
@@ -141,22 +146,21 @@ def compose(outer: Reduced, inner: Reduced) -> Reduced:
 def reduce(graph: EGraph, rounds: int = 8) -> Reduced:
     """The reduced e-graph; every root of ``graph`` has a finite extraction."""
     work = _Work(graph)
+    work.shrink()
+    work.absorb()  # before the first prune, which is dearer
     for _ in range(rounds):
-        current = work.current()
-        tree, finite = tree_costs(current)
-        work.keep(_reachable(current, finite), finite)
+        tree, finite = work.shrink()
         order = [cls for cls in finite if work.members[cls]]
-        must = _must(work, order)
+        must = _must(work.children, work.members, order)
         dropped = work.prune(must, tree, finite)
-        if dropped + work.absorb() <= 0.01 * len(current.cost):
+        work.absorb()
+        if dropped <= 0.03 * sum(map(len, work.members)):
             break
     return _compact(work)
 
 
-def _must(work: _Work, order: Sequence[int]) -> list[int]:
-    if len(order) > DENSE:
-        return [1 << cls for cls in range(len(work.members))]
-    return must_sets(work.children, work.members, order)
+def _must(children: Sequence[Collection[int]], members: Sequence[Sequence[int]], order: Sequence[int]) -> list[int]:
+    return must_sets(children, members, order) if len(order) <= DENSE else [1 << cls for cls in range(len(members))]
 
 
 def _reachable(graph: EGraph, finite: Choice) -> set[int]:
@@ -167,14 +171,12 @@ def _reachable(graph: EGraph, finite: Choice) -> set[int]:
         if cls in seen:
             continue
         seen.add(cls)
-        stack.extend(kid for n in graph.members[cls] if all(k in finite for k in graph.children[n]) for kid in graph.children[n])
+        stack.extend(kid for n in graph.members[cls] if finite.keys() >= set(graph.children[n]) for kid in graph.children[n])
     return seen
 
 
 def _compact(work: _Work) -> Reduced:
-    current = work.current()
-    _, finite = tree_costs(current)
-    work.keep(_reachable(current, finite), finite)
+    _, finite = work.shrink()
     order = [cls for cls in finite if work.members[cls]]
     class_of = tuple(order)
     number = {cls: n for n, cls in enumerate(class_of)}
@@ -183,5 +185,4 @@ def _compact(work: _Work) -> Reduced:
     children = tuple(tuple(sorted(number[kid] for kid in work.children[node])) for node in node_of)
     members = tuple(tuple(place[node] for node in work.members[cls]) for cls in class_of)
     graph = EGraph(tuple(work.cost[node] for node in node_of), children, members, tuple(number[root] for root in work.graph.roots))
-    must = must_sets(children, members, range(len(members))) if len(members) <= DENSE else [1 << c for c in range(len(members))]
-    return Reduced(graph, node_of, class_of, work.absorbed, tuple(must))
+    return Reduced(graph, node_of, class_of, work.absorbed, tuple(_must(children, members, range(len(members)))))

@@ -86,7 +86,7 @@ class Search:
             floor, excess = program.objective(), program.reduced_costs()
             self.offer(closure(graph, greedy(leaning(graph, x)), graph.roots), level)
             rows = separator.of_point(x, y) + separator.joins(x, y)
-            if not rows or self.cost - floor <= CLOSE * self.cost or (turn > 2 and gain < 0.01 * (self.cost - floor)):
+            if not rows or self.cost - floor <= CLOSE * self.cost or (turn > 0 and gain < 0.01 * (self.cost - floor)):
                 break
             program.add(rows)
         return floor, excess
