@@ -1,4 +1,4 @@
-"""The command line: ``emmy-eq compile | run | rules | explore | targets``.
+"""The command line: ``emmy-eq compile | run | tune | store | rules | explore | targets``.
 
 Every command is a function from parsed options to an exit code.  Heavy modules are imported where they are used, so that
 ``--help`` and a mistyped option answer at once.
@@ -11,8 +11,10 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
 from emmy_eq.errors import EmmyError, InvalidInput
 
@@ -85,6 +87,20 @@ def parser() -> argparse.ArgumentParser:
     ruling.add_argument("--json", action="store_true", help="machine-readable output")
     ruling.set_defaults(command=rules_command)
 
+    tuning = add("tune", parents=[program, common], help="measure schedule rows (GPU); later compiles take the best")
+    tuning.add_argument("--rows", type=int, default=12, metavar="N", help="rows to look at for each kernel (default: 12)")
+    tuning.add_argument("--minutes", type=float, metavar="M", help="stop after this time")
+    tuning.add_argument("--devices", type=int, default=1, metavar="N", help="GPUs to measure on (default: 1)")
+    tuning.add_argument("--store", metavar="FILE", help="timing store (default: $EMMY_EQ_STORE, else in the user's cache folder)")
+    tuning.set_defaults(command=tune_command)
+
+    storing = add("store", parents=[common], help="the measured times")
+    storing.add_argument("action", choices=("show", "export", "import"))
+    storing.add_argument("file", nargs="?", metavar="LINES", help="JSON lines to write or read (default: standard output or input)")
+    storing.add_argument("--store", metavar="FILE", help="as for tune")
+    storing.add_argument("--json", action="store_true", help="machine-readable output")
+    storing.set_defaults(command=store_command)
+
     targeting = add("targets", parents=[common], help="the GPUs that code can be made for")
     targeting.add_argument("--json", action="store_true", help="machine-readable output")
     targeting.set_defaults(command=targets_command)
@@ -121,6 +137,55 @@ def explore_command(options: argparse.Namespace) -> int:
     compiled = compiled_from(options)
     print(json.dumps(report.plan_records(compiled), indent=1) if options.json else report.plans(compiled))
     return 0
+
+
+def tune_command(options: argparse.Namespace) -> int:
+    """130 after Ctrl-C, as shells have it."""
+    from emmy_eq.codegen.tune import report, tune
+
+    compiled = compiled_from(options)
+    done = tune(compiled.launched, compiled.target, store_path(options), options.rows, options.minutes, options.devices)
+    print(json.dumps(report.records(done), indent=1) if options.json else report.table_of(done))
+    if done.interrupted:
+        return 130
+    return 0 if all(k.best is not None for k in done.kernels) else 1
+
+
+def store_command(options: argparse.Namespace) -> int:
+    from emmy_eq.extract import store
+
+    with store.Store(store_path(options)) as opened:
+        if options.action == "show":
+            print(json.dumps(store.kernel_records(opened), indent=1) if options.json else store.kernel_table(opened))
+            return 0
+        writes = options.action == "export"
+        with lines(options.file, writes) as file:
+            count = store.export_lines(opened, file) if writes else store.import_lines(opened, file)
+    print(f"{count} measurements {'exported' if writes else 'added'}", file=sys.stderr)
+    return 0
+
+
+@contextmanager
+def lines(path: str | None, writes: bool) -> Iterator[TextIO]:
+    """The file at ``path``; None: standard output or input."""
+    if path is None:
+        yield sys.stdout if writes else sys.stdin
+        return
+    try:
+        with open(path, "w" if writes else "r") as file:
+            yield file
+    except OSError as error:
+        raise InvalidInput(path, error.strerror or str(error)) from error
+
+
+def store_path(options: argparse.Namespace) -> Path:
+    """``--store``, else the default."""
+    from emmy_eq.extract.store import default_path
+
+    path = Path(options.store) if options.store is not None else default_path()
+    if path is None:
+        raise InvalidInput("the timing store", "EMMY_EQ_STORE is empty, which means none; give --store FILE")
+    return path
 
 
 def compiled_from(options: argparse.Namespace) -> Compiled:
@@ -165,7 +230,6 @@ def parse_schedule(rows: Sequence[str] | None) -> dict[str, str] | str | None:
 def load(program: str, inputs: str | None) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """NAME of FILE.py and its example inputs: ``--inputs``, else ``example_inputs`` in the file (a tuple, or a function giving it)."""
     import runpy
-    from pathlib import Path
 
     import torch
 

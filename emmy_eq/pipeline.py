@@ -118,9 +118,11 @@ class Compiled:
     def tile_ir(self) -> tuple[Tile, ...]:
         from emmy_eq.codegen import schedule, tile_ir
         from emmy_eq.codegen.families import schedules
+        from emmy_eq.codegen.tune import stored_row
 
         stated = {name: schedule.parse(row) for name, row in self._rows().items()}
-        return tuple(tile_ir.to_tile(k, stated.get(k.name) or schedules(k, self.target)[0]) for k in self.launched)
+        rows = ((k, stated.get(k.name) or stored_row(k, self.target) or schedules(k, self.target)[0]) for k in self.launched)
+        return tuple(tile_ir.to_tile(k, row) for k, row in rows)
 
     @stage
     def kernel_ir(self) -> tuple[Kernel, ...]:

@@ -8,3 +8,5 @@ from emmy_eq.extract.store.schema import StoreError as StoreError
 from emmy_eq.extract.store.store import Store as Store
 from emmy_eq.extract.store.store import best_row as best_row
 from emmy_eq.extract.store.store import default_path as default_path
+from emmy_eq.extract.store.summary import kernel_records as kernel_records
+from emmy_eq.extract.store.summary import kernel_table as kernel_table
