@@ -50,11 +50,10 @@ def schedules(kernel: loop_ir.Kernel, target: Target) -> list[Schedule]:
         if family.matches(facts):
             rows = (normal(row, facts.extents) for row in family.rows(facts, target))
             out += [row for row in dict.fromkeys(rows) if row not in out and _legal(kernel, row)]
-    while not _lowers(kernel, out[0], target):
-        out.pop(0)
-        if not out:
-            raise Unsupported("kernel", f"no schedule lowers {kernel.name}")
-    return out
+    for n, row in enumerate(out):
+        if _lowers(kernel, row, target):
+            return out[n:]
+    raise Unsupported("kernel", f"no schedule row lowers {kernel.name}")
 
 
 def normal(row: Schedule, extents: Mapping[str, int]) -> Schedule:
@@ -75,6 +74,6 @@ def _legal(kernel: loop_ir.Kernel, row: Schedule) -> bool:
 def _lowers(kernel: loop_ir.Kernel, row: Schedule, target: Target) -> bool:
     try:
         lower(tile_ir.to_tile(kernel, row), target)
-    except Unsupported:
+    except (Unsupported, InvalidInput):
         return False
     return True

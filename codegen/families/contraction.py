@@ -58,9 +58,9 @@ BLOCKS = (
     Block(Split(threads=16, vector=4), Split(regs=2, threads=16, vector=4), 16, 0.62),  # 64 x 128
     Block(Split(threads=16, vector=4), Split(threads=16, vector=4), 16, 0.5),  # 64 x 64
     Block(Split(threads=8, vector=4), Split(threads=16, vector=4), 16, 0.45),  # 32 x 64
-    Block(Split(threads=8, vector=4), Split(threads=8, vector=4), 32, 0.4),  # 32 x 32
-    Block(Split(threads=8, vector=2), Split(threads=16, vector=4), 32, 0.35),  # 16 x 64
-    Block(Split(threads=8, vector=2), Split(threads=8, vector=2), 32, 0.2),  # 16 x 16
+    Block(Split(threads=8, vector=4), Split(threads=8, vector=4), 32, 0.3),  # 32 x 32
+    Block(Split(threads=8, vector=2), Split(threads=16, vector=4), 32, 0.22),  # 16 x 64
+    Block(Split(threads=8, vector=2), Split(threads=8, vector=2), 32, 0.12),  # 16 x 16
 )
 FULL_WARPS = 16  # warps of an SM that hide the latency of shared memory and fma
 JOIN_SECONDS = 4e-6  # the second stage of a fold split over blocks
