@@ -53,6 +53,8 @@ def plan(e: Engine, f: Fold, placed: list[Placed]) -> Plan:
             over = [bool(shared)]
         if any(over) and (c.kind == "arg" or (c.kind == "twist" and twists()[c.name].adjust is not None)):
             raise Unsupported(c.name, "over threads that its result's axes use")
+        if c.kind == "twist" and over[0]:
+            raise Unsupported(c.name, "over threads that its key's axes use: only a sum under the key can be shared so")
         inner.append(tuple(over))
         operands += [x for r, o in zip(c.results, over, strict=True) if o for x in operands_of(e, c, r, folded)]
     return Plan(tuple(inner), tuple(dict.fromkeys(operands)))
