@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from emmy_eq import index as ix
-from emmy_eq import ops, terms
+from emmy_eq import named, ops, terms
 from emmy_eq.egraph import ENode, Saturated
 from emmy_eq.index import Idx
 from emmy_eq.readback import by_depth
@@ -111,16 +111,18 @@ class _Evaluator:
         args = [self.value(c) for c in self.direct(node)]
         if node.op == "load":
             return self.load(node, [a.parts[0] for a in args], dtype)
-        if node.op in _ORDERED and (found := self.ordered(node)) is not None:
+        if node.op in _ORDERED and (found := self.ordered(node, dtype)) is not None:
             return self.residue(field.constant(dtype, terms.to_bits(dtype, found), self.space), dtype)
         return args[0].cast(dtype) if node.op == "cast" else args[0].call(node.op, *args[1:])
 
-    def ordered(self, node: ENode) -> Any:
+    def ordered(self, node: ENode, dtype: str) -> Any:
         """What ``node`` gives for literals, as `emmy_eq.fold` folds it: the field's keyed order and roots know nothing of numbers."""
         literals = [next((n for n in self.saturated.classes[c] if n.op == "lit"), None) for c in node.children]
         values = [terms.from_bits(self.saturated.dtype[c], n.attr) for c, n in zip(node.children, literals, strict=True) if n is not None]
         if len(values) < len(literals):
             return None
+        if node.op == "cast":  # the field knows floats of any dtype, but not which numbers are whole
+            return None if dtype in ops.FLOATS else named.cast(named.scalar(values[0], self.saturated.dtype[node.children[0]]), dtype).array
         with np.errstate(all="ignore"):
             found = ops.ops()[node.op].numpy(*values)
         return None if node.op == "sqrt" and found * found != values[0] else found
@@ -180,5 +182,5 @@ class _Evaluator:
         return args[0].scan(name, k).pick(axis, self.at[axis])
 
 
-_ORDERED = frozenset({"lt", "le", "gt", "ge", "maximum", "minimum", "abs", "sqrt"})
+_ORDERED = frozenset({"lt", "le", "gt", "ge", "maximum", "minimum", "abs", "sqrt", "cast"})
 _BINDERS = frozenset({"reduce", "argreduce", "scan", "twist"})
