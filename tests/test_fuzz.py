@@ -1,0 +1,78 @@
+"""Random programs through every stage, what the fuzzer found before, and the fuzzer itself on a compiler with a planted fault."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from emmy_eq import ops
+from emmy_eq.fuzz import Fuzzer, fuzz
+from emmy_eq.testing import Source, programs
+from emmy_eq.testing.sources import Given
+from emmy_eq.testing.stages import check_program
+
+slow = settings(suppress_health_check=list(HealthCheck), phases=(Phase.explicit, Phase.generate))
+
+
+@pytest.mark.filterwarnings("ignore")  # torch warns of some of the programs that are drawn
+@settings(slow, max_examples=25)
+@given(programs(steps=6))
+def test_finite_programs(source: Source) -> None:
+    check_program(source.function(), source.tensors())
+
+
+@pytest.mark.filterwarnings("ignore")
+@settings(slow, max_examples=10)
+@given(programs(steps=6, special=True))
+def test_programs_with_special_values(source: Source) -> None:
+    check_program(source.function(), source.tensors(), special=True)
+
+
+# Why it was wrong once, the body, the inputs.
+FOUND: dict[str, tuple[str, tuple[Given, ...]]] = {
+    "the audit compared literals by its keyed order": ("torch.exp(x0.clamp(max=4))", (Given((5, 1, 0, 0), "bf16", "normal", 0),)),
+    "the audit hashed literals that are cast to integers": ("x0.to(torch.int64)", (Given((0,), "f64", "whole", 6),)),
+    "a staged twist added to its key, where key and folded axis shared threads": (
+        "torch.logsumexp(x0 - x0.amax(1, keepdim=True), (0,))",
+        (Given((65, 2, 1), "f64", "normal", 4),),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found(name: str) -> None:
+    text, inputs = FOUND[name]
+    source = Source(inputs, (("y0", text),), ("y0",))
+    for key in range(4):  # the targets
+        check_program(source.function(), source.tensors(), key=key)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_planted_fault_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A product that is off by a hundredth: the reproducer is hardly more than that, and the corpus runs it again."""
+    row = ops.ops()["mul"]
+    monkeypatch.setitem(ops.ops(), "mul", replace(row, numpy=lambda a, b: np.multiply(a, b) + 0.01 if a.dtype.kind == "f" else a * b))
+    fuzzer = Fuzzer(math.inf, lambda text: None, tmp_path)
+    fuzzer.batch(5, special=False)
+    assert "Tensor IR against eager" in fuzzer.known
+    (path,) = tmp_path.glob("*.py")
+    assert path.read_text().count("    y") <= 2
+    again = Fuzzer(math.inf, lambda text: None, tmp_path)
+    again.replay()
+    assert again.known.keys() == fuzzer.known.keys()
+    monkeypatch.setitem(ops.ops(), "mul", row)
+    mended = Fuzzer(math.inf, lambda text: None, tmp_path)
+    mended.replay()
+    assert mended.count == 1
+    assert not mended.known
+
+
+def test_the_command_ends_in_time_and_says_what_it_did() -> None:
+    said: list[str] = []
+    assert fuzz(0.0, 7, None, said.append) == 0
+    assert said == ["seed 7: 0 programs, 0 runs on the simulator, 0 failures"]
