@@ -74,7 +74,7 @@ _BUILT_IN = frozenset({"rule", "=", "!=", "&", "|", "not-i64", "free", "dtype", 
 
 
 def _heads(text: str) -> set[str]:
-    return {word.lstrip("(") for word in text.split() if word.startswith("(")}
+    return {word.strip("()") for word in text.split() if word.startswith("(")}
 
 
 def _summands(used: Set[str]) -> Iterator[str]:

@@ -20,9 +20,10 @@ from emmy_eq.rule import Equation, Rounding, Rule, rewrite, rule
 from emmy_eq.terms import TermProgram
 from emmy_eq.to_terms import to_terms
 from emmy_eq.verify.audit import audit
+from emmy_eq.verify.extractions import random_terms
 
 from .random_programs import build
-from .rule_programs import members, random_terms
+from .rule_programs import members
 from .term_checks import TOLERANCE, inputs_of, program
 
 

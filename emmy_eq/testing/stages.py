@@ -30,9 +30,9 @@ from emmy_eq.rule import Rule
 from emmy_eq.rules import active
 from emmy_eq.testing import kernels
 from emmy_eq.testing.compare import Allowed, allowed, same_bits, same_numbers
-from emmy_eq.testing.extractions import random_terms
 from emmy_eq.to_terms import to_terms
 from emmy_eq.verify.audit import audit
+from emmy_eq.verify.extractions import random_terms
 
 Array = np.ndarray[Any, Any]
 Arrays = Sequence[Array]

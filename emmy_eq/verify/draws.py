@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from emmy_eq.rule import Dtype, Kind, Monoid, Rounding, Rule
+from emmy_eq.verify.space import names
 
 Arg = int | Monoid | Dtype  # the mask of a Val's or an Axes' axes, or a name
+Values = Literal["any", "never -0.0", "finite", "finite and never 0", "finite and never negative"]
 
 _CHOICES: dict[Kind, tuple[Arg, ...]] = {
     "monoid": tuple(map(Monoid, ("sum", "prod", "max", "min"))),
@@ -17,23 +20,27 @@ _CHOICES: dict[Kind, tuple[Arg, ...]] = {
 _DTYPES = ("f32", "f32", "f64", "f16", "bf16")
 
 
+class Abstains(Exception):
+    """A layer has nothing to say about a rule or a draw; the message says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """``extents`` of the axes, one entry of ``args`` for every argument of the rule; ``key`` seeds the values."""
+    """``extents`` of the axes, one entry of ``args`` for every argument of the rule; ``key`` seeds the values.
+
+    ``values`` says what the operands' elements may be: a premise that is tried out, not one that a rule can state.
+    """
 
     extents: tuple[int, ...]
     args: tuple[tuple[str, Arg], ...]
     dtype: str  # of the Val arguments
     key: int
+    values: Values = "any"
 
     def __str__(self) -> str:
-        axes = ", ".join(f"a{n}: {e}" for n, e in enumerate(self.extents))
-        args = (f"{name} = {x}" if isinstance(x, str) else f"{name}({_axes(x)})" for name, x in self.args)
+        axes = ", ".join(f"a{n} < {e}" for n, e in enumerate(self.extents))
+        args = (f"{name} = {x}" if isinstance(x, str) else f"{name}({names(x)})" for name, x in self.args)
         return f"{', '.join(args)} of {self.dtype} over {axes}; key {self.key}"
-
-
-def _axes(mask: int) -> str:
-    return ", ".join(f"a{n}" for n in range(mask.bit_length()) if mask >> n & 1)
 
 
 def draws(rule: Rule, seed: int, axes: int = 4, extent: int = 4) -> Iterator[Draw]:
@@ -47,7 +54,7 @@ def draws(rule: Rule, seed: int, axes: int = 4, extent: int = 4) -> Iterator[Dra
 
 
 def _mask(kind: Kind, axes: int, rng: random.Random) -> int:
-    """An axis is in it with an even chance, for a set of axes once in four: guards often want it disjoint."""
+    """An axis is in it with an even chance, for a set of axes less often: guards often want it disjoint."""
     chance = 0.3 if kind == "axes" else 0.5
     return sum(1 << n for n in range(axes) if rng.random() < chance)
 

@@ -1,4 +1,4 @@
-"""Values modulo a chain of primes: the algebra's reading in which an identity of real functions is exact, so that one
+"""L1: values modulo a chain of primes: the algebra's reading in which an identity of real functions is exact, so that one
 random draw refutes a false one with error at most degree/2^58 (Schwartz, Zippel).
 
 p0 = 2 p1 + 1, p1 = 2 p2 + 1, p2 = 2 p3 + 1, all prime.  A float is a residue modulo each p.  exp(x) modulo p_i is
@@ -20,6 +20,8 @@ import numpy as np
 
 from emmy_eq import ops, terms
 from emmy_eq.algebra import Val
+from emmy_eq.rule import Equation, Rule
+from emmy_eq.verify.draws import Draw, dtype_of
 from emmy_eq.verify.space import AxisSet, Space, bits, key_of, mix
 
 PRIMES = (2305843009211318399, 1152921504605659199, 576460752302829599, 288230376151414799)
@@ -257,3 +259,21 @@ def _hash(name: str, args: list[Parts], key: int) -> Parts:
             h = mix(h ^ a.astype(np.uint64), key_of(f"{name}{n}", key))
         out.append(h.astype(object) % p)
     return tuple(out)
+
+
+def residues(rule: Rule, draw: Draw) -> Equation:
+    """The rule's body over random residues."""
+    space = Space.full(draw.extents, draw.key)
+    args: list[Any] = []
+    for (_, kind), (name, arg) in zip(rule.args, draw.args, strict=True):
+        if kind == "axes":
+            args.append(AxisSet(int(arg), draw.extents))
+        else:
+            args.append(arg if isinstance(arg, str) else random(dtype_of(kind, draw), arg, space, name))
+    return rule.body(*args)
+
+
+def refutes(rule: Rule, draw: Draw) -> str | None:
+    """L1: both sides are the same function modulo primes."""
+    eq = residues(rule, draw)
+    return None if eq.lhs.agrees(eq.rhs) else "the sides differ modulo a prime"

@@ -46,6 +46,11 @@ def bits(mask: int) -> list[int]:
     return [a for a in range(mask.bit_length()) if mask >> a & 1]
 
 
+def names(mask: int) -> str:
+    """The axes of ``mask`` as text."""
+    return ", ".join(f"a{a}" for a in bits(mask))
+
+
 @dataclass(frozen=True, slots=True)
 class Space:
     """Arrays over a space have dim 0 for points of a renamed read (size 1 elsewhere) and dim 1+a for axis a.

@@ -1,0 +1,108 @@
+"""Hostile numbers: what the operands of a rule are filled with, a profile for each way that floats go wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from emmy_eq.ops import DTYPES
+from emmy_eq.rule import Rule
+from emmy_eq.verify.draws import Draw, Values, dtype_of
+from emmy_eq.verify.space import bits
+
+Array = np.ndarray[Any, Any]
+Operands = Mapping[str, Array]  # of the arguments that are values, each over its own axes ascending
+Profile = Callable[[np.random.Generator, str, tuple[int, ...]], Array]
+
+SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 3e38, 1.0, 2.0**-149)
+
+
+def profiles() -> Mapping[str, Profile]:
+    """By name.  What is finite here stays so under a product of three, so that a side which overflows does so by its own doing."""
+    return {"ordinary": ordinary, "offset": offset, "magnitudes": magnitudes, "subnormal": subnormal, "special": special}
+
+
+def of_draw(draw: Draw) -> Mapping[str, Profile]:
+    """Those for one draw: ordinary, special, and the others in turn."""
+    names = ("offset", "magnitudes", "subnormal")
+    found = profiles()
+    return {name: found[name] for name in ("ordinary", names[draw.key % 3], "special")}
+
+
+def ordinary(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
+    """Numbers of order 1; half of them small and whole, so that there are ties and zeros."""
+    return np.where(rng.random(shape) < 0.5, rng.normal(size=shape), rng.integers(-2, 3, shape))
+
+
+def offset(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
+    """A common offset far larger than the differences: what a difference of squares or an unshifted exponential loses.
+
+    The offsets have one sign.  Any reassociation may lose a sum of terms that happen to cancel; none may lose a difference.
+    """
+    return np.asarray(rng.normal(size=shape) + 2.0 ** (_reach(dtype) * 0.7))
+
+
+def magnitudes(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
+    """Magnitudes spread evenly over the exponents, both signs."""
+    reach = _reach(dtype)
+    return np.asarray(rng.choice([-1.0, 1.0], shape) * 2.0 ** rng.uniform(-reach, reach, shape))
+
+
+def subnormal(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
+    """Half of the numbers below the least normal one."""
+    tiny = {"f16": 1e-6, "f64": 1e-310}.get(dtype, 1e-39)
+    return np.where(rng.random(shape) < 0.5, rng.normal(size=shape) * tiny, rng.integers(-2, 3, shape))
+
+
+def special(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
+    """Two of three are infinite, NaN, signed zeros, or at the ends of the range."""
+    return np.where(rng.random(shape) < 0.7, rng.choice(SPECIAL, shape), ordinary(rng, dtype, shape))
+
+
+def one_special(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
+    """Ordinary, with one infinity or NaN at one point, every other time."""
+    array = np.array(ordinary(rng, dtype, shape))
+    if array.size and rng.random() < 0.5:
+        array.flat[rng.integers(array.size)] = rng.choice([np.inf, -np.inf, np.nan])
+    return array
+
+
+def whole(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
+    """Small whole numbers and some -inf, as masks are."""
+    return np.where(rng.random(shape) < 0.15, -np.inf, rng.integers(-3, 4, shape))
+
+
+def _reach(dtype: str) -> int:
+    return {"f16": 5, "bf16": 20}.get(dtype, 20)
+
+
+def draw_operands(rule: Rule, draw: Draw, profile: Profile) -> Operands:
+    """Every value argument's array in its dtype."""
+    rng = np.random.default_rng([draw.key, *profile.__name__.encode()])
+    out: dict[str, Array] = {}
+    for (name, kind), (_, arg) in zip(rule.args, draw.args, strict=True):
+        if kind in ("axes", "monoid", "dtype"):
+            continue
+        dtype, shape = dtype_of(kind, draw), tuple(draw.extents[a] for a in bits(int(arg)))
+        if dtype == "bool":
+            out[name] = np.asarray(rng.random(shape) < 0.5)
+        elif dtype == "i64":
+            out[name] = np.asarray(rng.integers(-4, 5, shape))
+        else:
+            with np.errstate(over="ignore"):
+                out[name] = admitted(profile(rng, dtype, shape), draw.values).astype(DTYPES[dtype])
+    return out
+
+
+def admitted(array: Array, values: Values) -> Array:
+    """``array`` with the elements replaced that ``values`` excludes."""
+    if values == "any":
+        return array
+    if values == "never -0.0":
+        return np.where((array == 0) & np.signbit(array), 0.0, array)
+    array = np.where(np.isfinite(array), array, 1.0)
+    if values == "finite and never negative":
+        return np.abs(array)
+    return np.where(array == 0, 1.0, array) if values == "finite and never 0" else array
