@@ -73,6 +73,20 @@ def test_best_row_is_the_least_median_of_right_results(tmp_path: Path) -> None:
         assert st.best_row(store, KEY.kernel, "H200", emmy_eq="0.2.0") == measured(5).key.schedule
 
 
+def test_a_row_that_failed_once_is_never_the_best() -> None:
+    again = replace(measured(1), at="2026-02-02", outcome="wrong", samples=(), error=1.0)
+    assert st.best([measured(1, 5.0), measured(2, 9.0), again]) == (measured(2).key.schedule, 9.0)
+    assert st.best([again]) is None
+    # The code generator of another version made the wrong one.
+    older = replace(again, key=replace(again.key, emmy_eq="0.0.1"))
+    assert st.best([measured(1, 5.0), measured(2, 9.0), older], KEY.emmy_eq) == (measured(1).key.schedule, 5.0)
+
+
+def test_samples_of_several_runs_count_together() -> None:
+    lucky, honest = measured(1, 5.0), replace(measured(1, 20.0), at="2026-02-02", samples=(20.0,) * 9)
+    assert st.best([lucky, honest, measured(2, 9.0)]) == (measured(2).key.schedule, 9.0)
+
+
 def test_default_path_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("EMMY_EQ_STORE", None), ("EMMY_EQ_CACHE", None), ("XDG_CACHE_HOME", "/c")):
         monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from math import prod
 from typing import Any
 
 from emmy_eq import loop_ir
 from emmy_eq.codegen import kernel_ir, tile_ir
 from emmy_eq.codegen.families import normal
 from emmy_eq.codegen.lower import lower
-from emmy_eq.codegen.schedule import MAX_THREADS, PATHS, Schedule, Split, Stage, check
+from emmy_eq.codegen.schedule import PATHS, Schedule, Split, Stage, check
 from emmy_eq.errors import InvalidInput, Unsupported
 from emmy_eq.extract.targets import Target
 
@@ -37,16 +38,16 @@ def neighbours(kernel: loop_ir.Kernel, row: Schedule, target: Target) -> Iterato
 
 
 def _moves(row: Schedule) -> Iterator[Schedule]:
+    tile, every = (prod(split.threads for _, split in splits) for splits in (row.tile, (*row.tile, *row.reduce)))
     for part in ("tile", "reduce"):
         splits: tuple[tuple[str, Split], ...] = getattr(row, part)
+        # Where these splits fill a block, it grows and shrinks with them: no thread is left without work.
+        follows = every == row.threads or (part == "tile" and tile == row.threads)
         for i, (axis, split) in enumerate(splits):
             for near in _scaled(split):
                 changed: dict[str, Any] = {part: (*splits[:i], (axis, near), *splits[i + 1 :])}
-                moved = replace(row, **changed)
-                yield moved
-                # A block has as many threads as its splits ask for.
-                if near.threads != split.threads and (threads := row.threads * near.threads // split.threads) <= MAX_THREADS:
-                    yield replace(moved, threads=threads)
+                threads = row.threads * near.threads // split.threads if follows else row.threads
+                yield replace(row, threads=threads, **changed)
     for threads in (row.threads * 2, row.threads // 2):
         yield replace(row, threads=threads)
     for resident in (row.resident * 2 or 1, row.resident // 2):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from emmy_eq import loop_ir
 from emmy_eq.codegen.families import schedules
 from emmy_eq.codegen.schedule import Schedule, parse
-from emmy_eq.codegen.tune.candidates import neighbours
+from emmy_eq.codegen.tune.candidates import legal, neighbours
 from emmy_eq.errors import Unsupported
 from emmy_eq.extract.store import Measurement
 from emmy_eq.extract.targets import Target
@@ -60,7 +60,7 @@ class Search:
     def _propose(self) -> Iterator[Schedule]:
         """Rows of the families in the model's order; then, climbing, the neighbours of the best so far."""
         for row in schedules(self.kernel, self.target):
-            if str(row) not in self.tried:
+            if str(row) not in self.tried and legal(self.kernel, row, self.target):
                 yield row
         top = self.best
         while top is not None:

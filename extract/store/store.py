@@ -166,12 +166,3 @@ class Store:
             self.path.with_name(f"{self.path.name}-shm").unlink(missing_ok=True)
             fresh.rename(self.path)
         self._say(f"timing store {self.path} was damaged ({why}): {len(kept)} measurements were recovered, the file is now {aside}")
-
-
-def best_row(store: Store, identity: str, target: str, device: str | None = None, emmy_eq: str | None = None) -> str | None:
-    """The schedule row with the least median time.  ``device`` None: any device of the target; rows that the code generator of
-    version ``emmy_eq`` made are preferred to those of others."""
-    passed = [m for m in store.of(identity, target) if m.passed and device in (None, m.key.device)]
-    current = [m for m in passed if m.key.emmy_eq == emmy_eq]
-    found = min(current or passed, key=lambda m: (m.microseconds, m.key.schedule), default=None)
-    return found.key.schedule if found is not None else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from emmy_eq.extract.store.best import best
 from emmy_eq.extract.store.record import Measurement
 from emmy_eq.extract.store.store import Store
 from emmy_eq.text import table
@@ -30,15 +31,14 @@ def _us(time: float | None) -> str:
 
 
 def _record(kernel: str, target: str, device: str, found: list[Measurement]) -> dict[str, Any]:
-    passed = [m for m in found if m.passed]
-    best = min(passed, key=lambda m: m.microseconds, default=None)
+    top = best(found)
     return {
         "kernel": kernel,
         "target": target,
         "device": device,
-        "rows": len(found),
-        "marks": len(found) - len(passed),
-        "best_us": best.microseconds if best is not None else None,
-        "best": best.key.schedule if best is not None else None,
+        "rows": len({m.key.schedule for m in found}),
+        "marks": len({m.key.schedule for m in found if not m.passed}),
+        "best_us": top[1] if top is not None else None,
+        "best": top[0] if top is not None else None,
         "last": max(m.at for m in found),
     }

@@ -1,0 +1,29 @@
+"""What a compile asks of the store: the fastest row of a kernel that was right whenever it was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import median
+
+from emmy_eq.extract.store.record import Measurement
+from emmy_eq.extract.store.store import Store
+
+
+def best(measurements: Iterable[Measurement], emmy_eq: str | None = None) -> tuple[str, float] | None:
+    """(schedule row, median of all its samples in microseconds) of one kernel.  What was measured of the code generator of version
+    ``emmy_eq`` is preferred to the rest.  A row that failed once, as one with a race may, is no candidate."""
+    every = list(measurements)
+    current = [m for m in every if m.key.emmy_eq == emmy_eq]
+    found = current if any(m.passed for m in current) else every
+    failed = {m.key.schedule for m in found if not m.passed}
+    samples: dict[str, list[float]] = {}
+    for m in found:
+        if m.passed and m.key.schedule not in failed:
+            samples.setdefault(m.key.schedule, []).extend(m.samples)
+    return min(((row, median(times)) for row, times in samples.items()), key=lambda x: (x[1], x[0]), default=None)
+
+
+def best_row(store: Store, identity: str, target: str, device: str | None = None, emmy_eq: str | None = None) -> str | None:
+    """The fastest row known of kernel ``identity`` on ``device``; None: on any device that ``target`` stands for."""
+    found = best([m for m in store.of(identity, target) if device in (None, m.key.device)], emmy_eq)
+    return found[0] if found is not None else None
