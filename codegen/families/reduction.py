@@ -25,9 +25,11 @@ def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
     assert facts.main_load is not None
     along = facts.contiguous(facts.main_load)
     folded = {a.name for a in facts.axes.folded}
-    if along in folded:
-        yield from _row(facts, target, along)
-    elif along is not None:
+    if along is None:
+        yield from _row(facts, target, max(facts.axes.folded, key=lambda a: a.extent).name, 1)
+    elif along in folded:
+        yield from _row(facts, target, along, vector(facts.extents[along], facts.itemsize))
+    else:
         yield from _column(facts, target, along)
 
 
@@ -41,9 +43,8 @@ def _passes(facts: Facts) -> int:
     return len(facts.folds) + bool(facts.axes.inner)
 
 
-def _row(facts: Facts, target: Target, axis: str) -> Iterator[Schedule]:
+def _row(facts: Facts, target: Target, axis: str, v: int) -> Iterator[Schedule]:
     n, outputs = facts.extents[axis], facts.points(tuple(a.name for a in facts.axes.outer))
-    v = vector(n, facts.itemsize)
     per_row = ceil_power(-(-n // v))
     t = 32 if n <= WARP_ROW else ceil_power(-(-n // LANE))
     while t < 256 and outputs * t < target.sms * 512 and t * 2 <= per_row:
