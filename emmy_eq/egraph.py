@@ -116,6 +116,9 @@ def saturate(program: TermProgram, rules: Sequence[Rule], limits: Limits = Limit
     return readback.read(tables, program, encoded, report)
 
 
+_LINES = 4  # whole commands each
+
+
 class _Run:
     """One e-graph on its way to saturation."""
 
@@ -127,7 +130,10 @@ class _Run:
         self.matches: Counter[str] = Counter()
 
     def execute(self, text: str) -> list[Any]:
-        return list(self.graph.run_program(*self.graph.parse_program(text)))
+        """Run ``text`` a few lines at a time: a parsed command carries a copy of the whole text that it came from."""
+        lines = text.split("\n")
+        chunks = ("\n".join(lines[n : n + _LINES]) for n in range(0, len(lines), _LINES))
+        return [out for chunk in chunks for out in self.graph.run_program(*self.graph.parse_program(chunk))]
 
     def to_fixpoint(self) -> str | None:
         """Rounds of all phases until none adds anything; returns the limit that was met before that, if one was."""
