@@ -116,7 +116,7 @@ def saturate(program: TermProgram, rules: Sequence[Rule], limits: Limits = Limit
     return readback.read(tables, program, encoded, report)
 
 
-_LINES = 4  # whole commands each
+_LINES = 32  # whole commands each
 
 
 class _Run:
