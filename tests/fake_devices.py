@@ -28,6 +28,7 @@ class Fake:
 
     def prepare(self, kernel: loop_ir.Kernel, target: Target) -> Callable[[Schedule], Sample]:
         print("a library that prints")
+        assert target.flops["fma"] > 0
         return self.measure
 
     def measure(self, row: Schedule) -> Sample:

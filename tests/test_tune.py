@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from emmy_eq.codegen.tune import Tuning, stored_row, tune
 from emmy_eq.codegen.tune.candidates import legal, neighbours
 from emmy_eq.errors import EmmyError, InvalidInput
 from emmy_eq.extract.store import Store, best_row
-from emmy_eq.extract.targets import target
+from emmy_eq.extract.targets import Target, target
 from tests.fake_devices import LOG, PLANTED
 from tests.loop_samples import rmsnorm, softmax
 
@@ -26,8 +26,6 @@ ROOT = Path(__file__).parent.parent
 H200 = target("H200")
 KERNEL = rmsnorm(64, 256)
 FAKE = "tests.fake_devices:Fake"
-
-Run = Callable[..., Tuning]
 
 
 class Bench:
@@ -37,9 +35,9 @@ class Bench:
         self.store, self.log = folder / "t.sqlite", folder / "log"
         self.said: list[str] = []
 
-    def tune(self, rows: int, kernels: tuple[loop_ir.Kernel, ...] = (KERNEL,), **options: object) -> Tuning:
+    def tune(self, rows: int, kernels: tuple[loop_ir.Kernel, ...] = (KERNEL,), target: Target = H200, **options: object) -> Tuning:
         given: dict[str, object] = {"factory": FAKE, "command": "test", "say": self.said.append, "row_seconds": 20.0} | options
-        return tune(kernels, H200, self.store, rows, **given)  # type: ignore[arg-type]
+        return tune(kernels, target, self.store, rows, **given)  # type: ignore[arg-type]
 
     @property
     def measured(self) -> list[str]:
@@ -124,7 +122,8 @@ def test_a_second_run_goes_on_where_the_first_ended(bench: Bench) -> None:
 
 
 def test_equal_kernels_are_tuned_once_and_others_apart(bench: Bench) -> None:
-    tuned = bench.tune(2, (KERNEL, KERNEL, softmax(64, 256)), devices=2).kernels
+    mine = replace(H200, name="MyGPU")  # a record that only this process knows
+    tuned = bench.tune(2, (KERNEL, KERNEL, softmax(64, 256)), mine, devices=2).kernels
     assert [t.kernel for t in tuned] == ["rmsnorm", "softmax"]
     assert [t.measured for t in tuned] == [2, 2]
     assert len(bench.measured) == 4

@@ -6,9 +6,9 @@ import shlex
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -156,7 +156,10 @@ class _Session:
 
     def prepare(self, worker: Worker, search: Search) -> bool:
         """Whether the worker can measure rows of this kernel now; a kernel for which it cannot is given up."""
-        question = {"prepare": loop_ir.show(search.kernel), "target": self.target.name}
+        # The fields, since this process may know targets that the worker's registry does not.
+        record = {f.name: getattr(self.target, f.name) for f in fields(self.target)}
+        record = {name: dict(v) if isinstance(v, Mapping) else v for name, v in record.items()}
+        question = {"prepare": loop_ir.show(search.kernel), "target": record}
         answer = _ask(worker, question, PREPARE_SECONDS)
         if "prepared" in answer:
             return True
@@ -186,7 +189,7 @@ class _Session:
             self.say(f"{search.kernel.name} {len(search.tried)}/{search.rows}  {found}  ({best})  {row}")
 
 
-def _ask(worker: Worker, question: dict[str, str], seconds: float) -> dict[str, Any]:
+def _ask(worker: Worker, question: dict[str, Any], seconds: float) -> dict[str, Any]:
     try:
         return worker.ask(question, seconds)
     except Lost as lost:

@@ -56,7 +56,7 @@ class Worker:
         facts: dict[str, str] = answer["facts"]
         return facts
 
-    def ask(self, question: dict[str, str], seconds: float) -> dict[str, Any]:
+    def ask(self, question: dict[str, Any], seconds: float) -> dict[str, Any]:
         """The worker's answer.  Raises `Lost` after stopping it where there is none in time."""
         assert self._process is not None
         assert self._process.stdin is not None

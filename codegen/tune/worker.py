@@ -1,7 +1,7 @@
 """The worker process: ``python -m emmy_eq.codegen.tune.worker MODULE:FACTORY NUMBER`` serves one device, one JSON line at a time.
 
-    {"prepare": LOOP IR, "target": NAME}    {"prepared": true} or {"outcome": "refused", "note": WHY}
-    {"measure": SCHEDULE ROW}               {"outcome", "samples", "error", "limit", "contract", "note"}
+    {"prepare": LOOP IR, "target": FIELDS}    {"prepared": true} or {"outcome": "refused", "note": WHY}
+    {"measure": SCHEDULE ROW}                 {"outcome", "samples", "error", "limit", "contract", "note"}
 
 It answers each line with one, and first of all says ``{"facts": ...}``.  After an answer of ``fault`` it is of no more use: an error
 of a kernel stays in the device's context.
@@ -24,7 +24,7 @@ from emmy_eq.codegen import schedule
 from emmy_eq.codegen.schedule import Schedule
 from emmy_eq.codegen.tune.protocol import Device, Sample
 from emmy_eq.errors import EmmyError
-from emmy_eq.extract.targets import target
+from emmy_eq.extract.targets import Target
 
 Answer = dict[str, Any]
 
@@ -48,7 +48,7 @@ def main(factory: str, number: int) -> None:
         try:
             if "prepare" in question:
                 measure = None  # frees what the last kernel held
-                measure = device.prepare(loop_ir.parse(question["prepare"], loop_ir.Kernel), target(question["target"]))
+                measure = device.prepare(loop_ir.parse(question["prepare"], loop_ir.Kernel), Target(**question["target"]))
                 _say(answers, {"prepared": True})
             else:
                 assert measure is not None
