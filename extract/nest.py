@@ -254,7 +254,7 @@ def _scan_axis(values: Sequence[Val], scanned: frozenset[Val], parallel: int) ->
         inside = [a for a in scans if a is not v and _below(v, a)]
         if v.op == "scan" and inside:
             raise Unrealisable("a scan of a scan", tuple(inside))
-        if v.op in FOLDS and (across := [a for a in inside if a.attr[1] & v.attr[1]]):
+        if v.op in FOLDS and (across := [a for a in inside if a.free & v.attr[1]]):  # its own axis is free in it too
             raise Unrealisable("a fold across a scan", tuple(across))
     axes = {v.attr[1] for v in scans}
     if not axes <= {bit for bit in axes if bit & parallel}:
