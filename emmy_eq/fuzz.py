@@ -23,6 +23,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.database import DirectoryBasedExampleDatabase, ExampleDatabase, InMemoryExampleDatabase
 
+from emmy_eq.testing.shrink import shrink
 from emmy_eq.testing.sources import Source
 from emmy_eq.testing.stages import Mismatch, check_program
 from emmy_eq.testing.strategies import programs
@@ -71,7 +72,7 @@ class Fuzzer:
 
     def batch(self, number: int, special: bool) -> None:
         """At most one new failure, made small by hypothesis."""
-        found: list[Failure] = []
+        found: list[tuple[Source, Failure]] = []
 
         @seed(number)
         @settings(max_examples=BATCH, database=self.database(), deadline=None, suppress_health_check=list(HealthCheck),
@@ -80,12 +81,10 @@ class Fuzzer:
         def one(source: Source) -> None:
             if time.monotonic() > self.until and not found:
                 return
-            key = int(hashlib.sha256(str(source).encode()).hexdigest()[:6], 16)
-            text = f"{source}special = {special}\nkey = {key}\n"
-            failure = self.attempt(source.function(), source.tensors(), text, special, key)
-            if failure is None or failure.kind in self.known or (found and failure.kind != found[0].kind):
+            failure = self.failure(source, special)
+            if failure is None or failure.kind in self.known or (found and failure.kind != found[0][1].kind):
                 return  # the first kind is made small before others are looked for
-            found.append(failure)
+            found.append((source, failure))
             raise AssertionError(failure.kind)
 
         try:
@@ -96,7 +95,24 @@ class Fuzzer:
             if not found or isinstance(error, KeyboardInterrupt):
                 raise
         if found:
-            self.keep(min(found, key=lambda f: (f.program.count("\n"), len(f.program))))
+            least, failure = min(found, key=lambda f: (len(f[0].body), len(str(f[0]))))
+            self.keep(self.smaller(least, failure, special))
+
+    def smaller(self, source: Source, failure: Failure, special: bool) -> Failure:
+        def fails(candidate: Source) -> bool:
+            nonlocal failure
+            new = self.failure(candidate, special)
+            if new is None or new.kind != failure.kind:
+                return False
+            failure = new
+            return True
+
+        shrink(source, fails)
+        return failure
+
+    def failure(self, source: Source, special: bool) -> Failure | None:
+        key = int(hashlib.sha256(str(source).encode()).hexdigest()[:6], 16)
+        return self.attempt(source.function(), source.tensors(), f"{source}special = {special}\nkey = {key}\n", special, key)
 
     def attempt(self, function: Callable[..., Any], inputs: tuple[Any, ...], text: str, special: bool, key: int) -> Failure | None:
         self.count += 1

@@ -41,6 +41,10 @@ FOUND: dict[str, tuple[str, tuple[Given, ...]]] = {
         "torch.logsumexp(x0 - x0.amax(1, keepdim=True), (0,))",
         (Given((65, 2, 1), "f64", "normal", 4),),
     ),
+    "a fold over an axis along which the scan in it varies was put behind the scan": (
+        "x0.cumsum(2).amax(1)",
+        (Given((5, 2, 8), "f32", "normal", 0),),
+    ),
 }
 
 

@@ -10,6 +10,7 @@ import torch
 
 from emmy_eq.ops import FLOATS
 from emmy_eq.testing.shaped import Shaped
+from emmy_eq.testing.shrink import names, pruned
 from emmy_eq.testing.sources import SCOPE, Given, Source
 from emmy_eq.testing.steps import Kind, Row
 from emmy_eq.torch_ir import dtype_name
@@ -137,23 +138,12 @@ class Draft:
 
     def unread(self) -> list[str]:
         """The computed values that no other one reads."""
-        read = set().union(*(_names(text) for _, text in self.body))
+        read = set().union(*(names(text) for _, text in self.body))
         return [e.name for e in self.pool if e.name.startswith("y") and e.name.partition("[")[0] not in read]
 
     def source(self, results: list[str]) -> Source:
         """The program that computes ``results``, without what they do not need."""
-        needed: set[str] = set()
-        for result in results:
-            needed.add(result.partition("[")[0])
-        kept = []
-        for name, text in reversed(self.body):
-            if name in needed:
-                kept.append((name, text))
-                needed |= _names(text)
-        inputs = [n for n in range(len(self.inputs)) if f"x{n}" in needed]
-        renamed = {f"x{n}": f"x{k}" for k, n in enumerate(inputs)} | {name: f"y{k}" for k, (name, _) in enumerate(reversed(kept))}
-        body = tuple((renamed[name], _rename(text, renamed)) for name, text in reversed(kept))
-        return Source(tuple(self.inputs[n] for n in inputs), body, tuple(_rename(r, renamed) for r in results))
+        return pruned(tuple(self.inputs), tuple(self.body), tuple(results))
 
 
 class _Fills(dict[str, Any]):
@@ -249,20 +239,6 @@ def _in_float64(text: str) -> str:
     for name in ("torch.float32", "torch.float16", "torch.bfloat16"):
         text = text.replace(name, "torch.float64")
     return text
-
-
-def _names(text: str) -> set[str]:
-    return {word for word in _words(text) if word[:1] in "xy" and word[1:].isdigit()}
-
-
-def _rename(text: str, to: dict[str, str]) -> str:
-    return "".join(to.get(word, word) for word in _words(text))
-
-
-def _words(text: str) -> list[str]:
-    import re
-
-    return re.split(r"\b([xy]\d+)\b", text)
 
 
 def _total(shape: list[int]) -> int:

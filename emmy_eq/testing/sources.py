@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +53,7 @@ class Given:
         return tensor(self.shape, self.dtype, self.kind, self.seed)
 
 
-SCOPE = {"torch": torch, "F": F, "tensor": tensor}
+SCOPE: Mapping[str, Any] = {"torch": torch, "F": F, "tensor": tensor}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,13 @@ class Source:
     def tensors(self) -> tuple[torch.Tensor, ...]:
         """Fresh example inputs."""
         return tuple(x.tensor() for x in self.inputs)
+
+    def evaluate(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+        """Every value of the body by name, by eager PyTorch."""
+        scope: dict[str, Any] = {**SCOPE, **inputs}
+        for name, text in self.body:
+            scope[name] = eval(text, scope)
+        return scope
 
     def definition(self) -> str:
         names = ", ".join(f"x{n}" for n in range(len(self.inputs)))

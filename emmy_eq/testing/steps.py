@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 Kind = Literal["float", "int", "bool", "any"]
@@ -312,6 +313,7 @@ _BOOL_ALONG = """
 """
 
 
+@cache
 def rows() -> tuple[Row, ...]:
     """Every spelling; `emmy_eq.testing.shaped` has those whose operands' shapes depend on one another."""
     return (
