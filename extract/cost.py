@@ -23,7 +23,7 @@ ROW_BYTES = 128 << 10  # of a row that a block keeps between passes over it
 BLOCK = 256  # threads
 RESIDENT = 1024  # threads an SM needs to be busy
 DRAM_EFFICIENCY = 0.9
-UNHIDDEN = 0.1  # share of the work on the other units that the busiest one does not hide
+UNHIDDEN = 0.25  # share of the work on the other units that the busiest one does not hide
 DEEP = 4.0  # a fold in a fold in a fold has no tiled schedule
 # Share of the fma peak that a product reaches with so many results a thread: registers reuse operands.
 PRODUCT_EFFICIENCY = {1: 0.10, 4: 0.30, 8: 0.45, 16: 0.55, 32: 0.65, 64: 0.72}
@@ -269,7 +269,9 @@ class _Meter:
         roofs = {name: seconds * idle for name, seconds in roofs.items()}
         bound = max(roofs, key=lambda name: roofs[name])
         flops = {unit: n for unit, n in sorted(self.flops.items()) if n > 0}
-        seconds = roofs[bound] + (sum(roofs.values()) - roofs[bound]) * UNHIDDEN
+        # DRAM and L2 carry one stream, so the slower of them is all of it.
+        units = [max(roofs["DRAM"], roofs["L2"]), roofs["arithmetic"], roofs["special functions"]]
+        seconds = max(units) + (sum(units) - max(units)) * UNHIDDEN
         return Cost(t.launch_seconds + seconds, bytes_, self.l2, flops, bound)
 
     def occupancy(self, work: float) -> float:
