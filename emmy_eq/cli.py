@@ -89,6 +89,7 @@ def parser() -> argparse.ArgumentParser:
 
     tuning = add("tune", parents=[program, common], help="measure schedule rows (GPU); later compiles take the best")
     tuning.add_argument("--rows", type=int, default=12, metavar="N", help="rows to look at for each kernel (default: 12)")
+    tuning.add_argument("--plans", type=int, default=1, metavar="K", help="measure the K best plans by the model (default: 1)")
     tuning.add_argument("--minutes", type=float, metavar="M", help="stop after this time")
     tuning.add_argument("--devices", type=int, default=1, metavar="N", help="GPUs to measure on (default: 1)")
     tuning.add_argument("--store", metavar="FILE", help="timing store (default: $EMMY_EQ_STORE, else in the user's cache folder)")
@@ -144,8 +145,11 @@ def tune_command(options: argparse.Namespace) -> int:
     from emmy_eq.codegen.tune import report, tune
 
     compiled = compiled_from(options)
-    done = tune(compiled.launched, compiled.target, store_path(options), options.rows, options.minutes, options.devices)
-    print(json.dumps(report.records(done), indent=1) if options.json else report.table_of(done))
+    plans = [compiled, *compiled.alternatives(options.plans - 1)]
+    kernels = [k for plan in plans for k in plan.launched]
+    done = tune(kernels, compiled.target, store_path(options), options.rows, options.minutes, options.devices)
+    times = [report.plan_times(p.launched, [b.name for b in p.loop_ir.temps], p.plan.seconds, done) for p in plans]
+    print(json.dumps(report.record(done, times), indent=1) if options.json else report.text(done, times))
     if done.interrupted:
         return 130
     return 0 if all(k.best is not None for k in done.kernels) else 1

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -153,6 +153,17 @@ class Compiled:
         """The same program under these rules alone."""
         other = Compiled(self._source, self.options, tuple(rules))
         other.__dict__["terms"] = self.terms
+        return other
+
+    def alternatives(self, count: int) -> list[Compiled]:
+        """The next best plans that the search met, each a program with every seam pinned."""
+        seams = [seam.name for seam in self.egraph.seams]
+        met = [m for m in self.plan.met[1:] if set(m.stored) <= set(seams)]
+        return [self._placed({seam: "cut" if seam in m.stored else "fuse" for seam in seams}) for m in met[:count]]
+
+    def _placed(self, place: Mapping[str, str]) -> Compiled:
+        other = Compiled(self._source, replace(self.options, place=place, schedule=None), self._only)
+        other.__dict__ |= {"terms": self.terms, "egraph": self.egraph}
         return other
 
     @property

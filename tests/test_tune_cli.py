@@ -29,7 +29,7 @@ def test_tune_shows_the_gain_and_the_next_compile_takes_the_best_row(
 ) -> None:
     assert cli.main(["tune", "-c", CODE, "--target", "H200", "--rows", "8", "--store", str(store), "--json"]) == 0
     out = capsys.readouterr()
-    (kernel,) = json.loads(out.out)
+    (kernel,) = json.loads(out.out)["kernels"]
     assert kernel["measured"] == 8
     assert kernel["gain"] == kernel["default"]["microseconds"] / kernel["best"]["microseconds"] > 1.0
     assert [mark.partition(":")[0] for mark in kernel["marks"].values()] == ["fault"]
@@ -47,6 +47,18 @@ def test_tune_shows_the_gain_and_the_next_compile_takes_the_best_row(
 
     assert cli.main(["tune", "-c", CODE, "--target", "H200", "--rows", "8"]) == 0
     assert kernel["best"]["schedule"] in capsys.readouterr().out
+
+
+def test_the_next_best_plans_are_measured_too(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = "torch.softmax(torch.relu(torch.randn(64, 128) @ torch.randn(128, 256)) @ torch.randn(256, 64), -1)"
+    assert cli.main(["tune", "-c", code, "--target", "H200", "--rows", "4", "--plans", "3", "--store", str(store), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    best = {k["identity"]: k["best"]["microseconds"] for k in found["kernels"]}
+    assert len(found["plans"]) == 3
+    assert len({tuple(p["stored"]) for p in found["plans"]}) == 3
+    assert all(p["measured_us"] >= min(best.values()) * p["kernels"] for p in found["plans"])
+    assert cli.main(["tune", "-c", code, "--target", "H200", "--rows", "4", "--plans", "3", "--store", str(store)]) == 0
+    assert "stored between kernels" in capsys.readouterr().out
 
 
 def test_show_export_and_import(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
