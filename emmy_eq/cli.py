@@ -80,6 +80,12 @@ def parser() -> argparse.ArgumentParser:
     exploring = add("explore", parents=[program, common], help="the plans that the search met")
     exploring.set_defaults(command=explore_command)
 
+    extracting = add("extract", parents=[common], help="the cheapest DAG of a serialized e-graph (egraph-serialize JSON)")
+    extracting.add_argument("file", metavar="FILE.json[.gz]")
+    extracting.add_argument("--time", type=float, default=10.0, metavar="S", help="seconds in all (default: 10)")
+    extracting.add_argument("--json", action="store_true", help="machine-readable output")
+    extracting.set_defaults(command=extract_command)
+
     ruling = add("rules", parents=[common], help="the rewrite rules")
     ruling.add_argument("action", choices=("list", "show", "check"))
     ruling.add_argument("name", nargs="?", help="one rule (show needs it)")
@@ -253,6 +259,12 @@ def load(program: str, inputs: str | None) -> tuple[Callable[..., Any], tuple[An
     if given is None:
         raise InvalidInput(program, "no example inputs: give --inputs EXPR, or define example_inputs in the file")
     return found, tuple(given) if isinstance(given, tuple | list) else (given,)
+
+
+def extract_command(options: argparse.Namespace) -> int:
+    from emmy_eq.extract.dag.report import run
+
+    return run(options.file, options.time, options.json)
 
 
 def rules_command(options: argparse.Namespace) -> int:

@@ -12,3 +12,6 @@ from emmy_eq.extract.dag.egraph import dag_cost as dag_cost
 from emmy_eq.extract.dag.serialize import Serialized as Serialized
 from emmy_eq.extract.dag.serialize import read as read
 from emmy_eq.extract.dag.serialize import write as write
+from emmy_eq.extract.dag.solve import Extraction as Extraction
+from emmy_eq.extract.dag.solve import extract as extract
+from emmy_eq.extract.dag.variety import k_best as k_best

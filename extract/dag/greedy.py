@@ -1,7 +1,8 @@
 """Greedy DAG extraction: classes are settled in the order of their DAG cost, given what was settled before.
 
-The cost of a node over settled children is at least that of its dearest child, so each class is settled once, as in Knuth's algorithm, and no
-choice has a cycle.  A settled class holds the set of classes below it as the bits of one integer, numbered in the order of settling.
+The cost of a node over settled children is at least that of its dearest child, so each class is settled once, as in Knuth's
+algorithm, and no choice has a cycle.  A settled class holds the set of classes below it as the bits of one integer, numbered in
+the order of settling.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from emmy_eq.extract.dag.egraph import Choice, EGraph
 FEW = 24  # from here on numpy sums a set of bits faster than a loop does
 
 
-def greedy(graph: EGraph, credit: frozenset[int] = frozenset()) -> Choice:
-    """A choice for every class that has one; classes of ``credit`` count as paid where another class uses them."""
+def greedy(graph: EGraph) -> Choice:
+    """A choice for every class that has one."""
     owner, users = graph.owners(), graph.users()
     waits = [len(children) for children in graph.children]
     order: dict[int, int] = {}
@@ -48,7 +49,7 @@ def greedy(graph: EGraph, credit: frozenset[int] = frozenset()) -> Choice:
                 bits ^= 1 << top
             return out
         flags = np.unpackbits(np.frombuffer(bits.to_bytes(-(-bits.bit_length() // 8), "little"), np.uint8), bitorder="little")
-        return float(price[: len(flags)] @ flags[: len(price)]) if len(flags) <= len(price) else float(price @ flags[: len(price)])
+        return float(price[: len(flags)] @ flags[: len(price)])
 
     heap = [(graph.cost[n], n, 0) for n, own in enumerate(owner) if own >= 0 and not graph.children[n] and graph.cost[n] < math.inf]
     heapq.heapify(heap)
@@ -59,9 +60,9 @@ def greedy(graph: EGraph, credit: frozenset[int] = frozenset()) -> Choice:
             continue
         choice[cls] = node
         place = order[cls] = len(below)
-        price[place] = 0.0 if cls in credit else graph.cost[node]
+        price[place] = graph.cost[node]
         below.append(bits | 1 << place)
-        total.append(cost if cls not in credit else cost - graph.cost[node])
+        total.append(cost)
         for user in users[cls]:
             waits[user] -= 1
             if waits[user] == 0 and owner[user] not in choice:

@@ -1,10 +1,11 @@
 """Rows that cyclic choices break, found where an integer program's (fractional) solution breaks them.
 
-A loop formula, as in answer-set programming: for a set U of classes and any j in U, ``y_j <= sum of x_n`` over the nodes n of U's classes that
-have nothing of U below them in every derivation.  Of the classes of U that an acyclic choice uses, the lowest one has such a node.  All loop
-formulas together are exactly acyclicity; a program starts with none and gets those that it breaks.
+A loop formula, as in answer-set programming: for a set U of classes and any j in U, ``y_j <= sum of x_n`` over the nodes n of U's
+classes that have nothing of U below them in every derivation.  Of the classes of U that an acyclic choice uses, the lowest one
+has such a node.  All loop formulas together are exactly acyclicity; a program starts with none and gets those that it breaks.
 
-A join: ``sum of x_n <= y_d`` over the nodes n of one class that always stand on d.  The program's own rows imply it for whole solutions only.
+A join: ``sum of x_n <= y_d`` over the nodes n of one class that always stand on d.  The program's own rows imply it for whole
+solutions only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a class always stands on: ``must(c)`` are the classes that every acyclic choice for c has below it, c among them.
 
-Greatest fixpoint of must(c) = {c} | the meet over c's nodes of the join over their children, started at "everything" and taken along a
-derivation; a set of classes is the bits of one integer.  It is to an e-graph what dominators are to a flow graph.
+Greatest fixpoint of must(c) = {c} | the meet over c's nodes of the join over their children, started at "everything" and taken
+along a derivation; a set of classes is the bits of one integer.  It is to an e-graph what dominators are to a flow graph.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The integer program of DAG extraction, held in HiGHS.
 
-``x_n`` is 1 where node n is chosen, ``y_c`` is 1 where class c is used: minimize the sum of cost * x, with y = 1 for roots, ``sum of x_n = y_c`` over
-the nodes of c, and ``sum of x_n <= y_d`` over the nodes of c that have child d.  A class of one node needs no column of its own.  What every choice for the roots stands
-on has y = 1, and what every choice for c stands on has at least c's y; the rows above imply both for whole solutions only.
-Acyclicity is not in it: ``add`` takes the rows that a solution was found to break.
+``x_n`` is 1 where node n is chosen, ``y_c`` is 1 where class c is used: minimize the sum of cost * x, with y = 1 for roots, ``sum
+of x_n = y_c`` over the nodes of c, and ``sum of x_n <= y_d`` over the nodes of c that have child d.  A class of one node needs no
+column of its own.  What every choice for the roots stands on has y = 1, and what every choice for c stands on has at least c's y;
+the rows above imply both for whole solutions only. Acyclicity is not in it: ``add`` takes the rows that a solution was found to
+break.
 """
 
 from __future__ import annotations
@@ -122,16 +123,14 @@ class Program:
         pairs = zip(solution.col_dual, solution.col_value, strict=True)
         return [max(0.0, dual) / self.scale if value < USED else 0.0 for dual, value in pairs][: len(self.graph.cost)]
 
-    def whole(self, seconds: float, start: Choice) -> Choice | None:
-        """Solve the integer program, warm from a choice; a choice that is closed but perhaps cyclic, None if none was found."""
-        nodes = np.array([n for members in self.graph.members if len(members) > 1 for n in members], np.int32)
+    def whole(self, seconds: float, known: float) -> Choice | None:
+        """Solve the integer program; a choice that is closed but perhaps cyclic, None if none costs at most ``known``.
+
+        The solver gets no start: HiGHS 1.16 maps one wrongly through its presolve (seen as an optimum below the cost of every solution).
+        """
+        nodes = np.arange(len(self.graph.cost), dtype=np.int32)
         self.solver.changeColsIntegrality(len(nodes), nodes, np.full(len(nodes), highspy.HighsVarType.kInteger))
-        values = np.zeros(self.width)
-        for cls, node in start.items():
-            values[[node, self.column[cls]]] = 1.0
-        given = highspy.HighsSolution()
-        given.col_value = list(values)
-        self.solver.setSolution(given)
+        self.solver.setOptionValue("objective_bound", known * self.scale * (1 + 1e-6))
         self.solver.setOptionValue("time_limit", self.solver.getRunTime() + seconds)
         self.solver.run()
         if self.solver.getInfo().primal_solution_status != highspy.kSolutionStatusFeasible:

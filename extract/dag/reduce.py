@@ -3,8 +3,8 @@
 Four reductions, repeated until nothing changes.  Each keeps at least one cheapest acyclic choice of the roots:
 - a class that the roots cannot reach, or that has no finite extraction, goes with the nodes that need it;
 - a node goes that stands on its own class in every derivation (see ``must``);
-- a node goes when another of its class costs no more, and stands on classes that the first would stand on anyway, or whose cheapest trees fit
-  in the difference of the costs;
+- a node goes when another of its class costs no more, and stands on classes that the first would stand on anyway, or whose
+  cheapest trees fit in the difference of the costs;
 - a class with one node is absorbed: into whatever uses it if it is free, into its only user otherwise.
 """
 

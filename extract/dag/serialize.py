@@ -1,6 +1,7 @@
 """The field's ``egraph-serialize`` JSON, plain or gzipped: ``{nodes: {id: {op, children, eclass, cost, subsumed}}, root_eclasses}``.
 
-Children are node ids and stand for the class of that node.  A subsumed node may be named as a child but is never chosen, as in egglog.
+Children are node ids and stand for the class of that node.  A subsumed node may be named as a child but is never chosen, as in
+egglog.
 """
 
 from __future__ import annotations

@@ -5,15 +5,20 @@ from __future__ import annotations
 import importlib.util
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from emmy_eq.errors import InvalidInput
 from emmy_eq.extract.dag.check import check
 from emmy_eq.extract.dag.egraph import Choice, EGraph, closure, dag_cost, tree_costs
 from emmy_eq.extract.dag.greedy import greedy
+from emmy_eq.extract.dag.improve import improve
+from emmy_eq.extract.dag.incumbent import Incumbent, tree_excess
 from emmy_eq.extract.dag.must import below_node, bits
 from emmy_eq.extract.dag.reduce import Reduced, reduce
 
+SHARES = (0.0, 0.03, 0.1)  # of the known cost, by which a node's cheapest tree may exceed its class's, part by part
+LARGE = 4000  # nodes of a part up to which it is worth a look before the whole is relaxed
 EXACT = 1e-9  # relative: what the last digits of a sum of floats may differ by
 
 
@@ -37,28 +42,41 @@ class Extraction:
         return self.gap <= EXACT
 
 
-def extract(graph: EGraph, seconds: float = 10.0) -> Extraction:
-    """The cheapest choice found within ``seconds``; InvalidInput if a root has no finite extraction."""
+def extract(graph: EGraph, seconds: float = 10.0, names: Sequence[str] = ()) -> Extraction:
+    """The cheapest choice found within ``seconds``; InvalidInput, by the class's name, if a root has no finite extraction."""
     start = time.perf_counter()
     _, tree = tree_costs(graph)
     lost = next((root for root in graph.roots if root not in tree), None)
     if lost is not None:
-        raise InvalidInput(f"root class {lost}", "it has no finite extraction: every node of it needs itself, or costs infinity")
+        raise InvalidInput(
+            f"root {names[lost] if names else f'class {lost}'}",
+            "it has no finite extraction: every node of it needs itself, or costs infinity",
+        )
     simple = closure(graph, greedy(graph), graph.roots)
     base = dag_cost(graph, simple)
     best = min(simple, closure(graph, tree, graph.roots), key=lambda choice: dag_cost(graph, choice))
     small = reduce(graph)
-    local = closure(small.graph, greedy(small.graph), small.graph.roots)
-    best = min(best, small.expand(local, graph), key=lambda choice: dag_cost(graph, choice))
-    bound = forced_cost(small)
-    if importlib.util.find_spec("highspy") is not None:
-        from emmy_eq.extract.dag.search import Search
+    known = Incumbent(graph, best, forced_cost(small), start + seconds)
+    known.offer(closure(small.graph, greedy(small.graph), small.graph.roots), small)
+    solver = importlib.util.find_spec("highspy") is not None
+    likely = tree_excess(small.graph)
+    seen = 0
+    for share in SHARES:
+        part = None if known.done() else known.narrow(small, likely, share * known.cost)
+        if part is None or not seen < len(part.graph.cost) <= min(LARGE, 0.8 * len(small.graph.cost)):
+            continue
+        seen = len(part.graph.cost)
+        improve(known, part, (0.02 if solver else 0.2) * known.left())
+        if solver:
+            from emmy_eq.extract.dag.exact import whole
 
-        search = Search(graph, best, bound, start + seconds)
-        search.run(small)
-        best, bound = search.best, search.bound
-    cost = check(graph, best)
-    return Extraction(best, cost, min(round_up(graph, bound), cost), base, time.perf_counter() - start)
+            whole(known, part, 0.3 * known.left())
+    if solver:
+        from emmy_eq.extract.dag.exact import search
+
+        search(known, small)
+    cost = check(graph, known.best)
+    return Extraction(known.best, cost, min(round_up(graph, known.bound), cost), base, time.perf_counter() - start)
 
 
 def forced_cost(small: Reduced) -> float:
