@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from emmy_eq.index import Idx, var
 from emmy_eq.ops import itemsize
 
 VECTOR_BYTES = 16
+UNKNOWN = 1 << 40  # more than any address, so that it is computed in 64 bits
 
 Point = dict[str, int]
 Address = Callable[[Point], Idx]  # the address over axis names at a register coordinate (gathers differ by coordinate)
@@ -87,7 +89,8 @@ class _Linear:
     def __init__(self, b: Builder, address: Address, scope: Scope, axes: tuple[str, ...]) -> None:
         self.b, self.address, self.scope = b, address, scope
         self.maps = {a: scope[a].base + scope[a].thread() * scope[a].vector + var(f"{a}$") for a in axes}
-        self.extents = {**b.extents, **{f"{a}$": scope[a].offset(scope[a].count - 1) + 1 for a in axes}}
+        own = {f"{a}$": scope[a].offset(scope[a].count - 1) + 1 for a in axes}
+        self.extents = ChainMap(own, b.extents)  # a view: a gather's coordinates enter as they are first used
         self.forms: dict[Idx, tuple[Idx, dict[str, int]] | None] = {}
 
     def form(self, raw: Idx) -> tuple[Idx, dict[str, int]] | None:
@@ -116,6 +119,21 @@ class _Linear:
             return self.b.simplify(ix.substitute(raw, {a: self.scope[a].coordinate(e) for a, e in point.items()}))
         constant = sum(c * self.scope[a].offset(point[a]) for a, c in form[1].items())
         return ix.from_terms([*ix.terms(form[0]), (ix.const(1), constant)])
+
+
+def limit(x: Idx, name: str, extent: int) -> int:
+    """A bound on ``name`` where coordinate ``x`` is below ``extent``: x = (name + 2) // 3 keeps name below 3 * extent - 2."""
+    parts = [(f, c) for f, c in ix.terms(x) if f != ix.const(1)]
+    if len(parts) != 1 or parts[0][1] < 1 or name not in ix.variables(x):
+        return UNKNOWN
+    ((factor, scale),) = parts
+    least = sum(c for f, c in ix.terms(x) if f == ix.const(1))
+    extent = -(-(extent - least) // scale)
+    if factor.op == "var":
+        return max(extent, 1)
+    if factor.op == "floordiv" and factor.args[1].op == "const":
+        return limit(factor.args[0], name, extent * factor.args[1].value)
+    return UNKNOWN
 
 
 def flat(index: tuple[Idx, ...], shape: tuple[int, ...]) -> Idx:

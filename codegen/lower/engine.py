@@ -19,7 +19,7 @@ from emmy_eq.codegen.lower.access import Memory
 from emmy_eq.codegen.lower.builder import Builder
 from emmy_eq.codegen.lower.layout import AxisMap, Fragment, Scope, bits, coordinates, join, scalar
 from emmy_eq.codegen.lower.threads import Digits, digits
-from emmy_eq.codegen.tile_ir import Fold, Stmt, Tile, Value, is_gather, values
+from emmy_eq.codegen.tile_ir import Fold, Stmt, Tile, Value, axes, is_gather, values
 from emmy_eq.index import Idx, var
 from emmy_eq.loop_ir import Axis, Let, Load, Store
 
@@ -45,6 +45,7 @@ class Engine:
         self.b = Builder(self.row.threads, self.digits.grid)
         self.home: dict[str, AxisMap] = {}
         self.doubled: set[str] = set()  # shared arrays of two halves
+        self.outer = tuple(a.name for a in axes(tile.body).outer)
         self.joined = self.digits.split == 1  # whether one block is left for each output tile
 
     # -- walking the tree -----------------------------------------------------------------------------------------
@@ -154,10 +155,10 @@ class Engine:
         buffer = self.buffers[s.buffer]
         offset = access.flat(s.index, buffer.shape)
         coords = {f"g{n}": self.value(name, scope) for n, name in enumerate(v.args)}
-        limit = max(buffer.shape, default=1)
+        limits = {g: min(access.limit(i, g, n) for i, n in zip(s.index, buffer.shape, strict=True)) for g in coords}
 
         def address(point: dict[str, int]) -> Idx:
-            there = {g: self._coordinate(frag.at(point), limit) for g, frag in coords.items()}
+            there = {g: self._coordinate(frag.at(point), limits[g]) for g, frag in coords.items()}
             return ix.substitute(offset, there)
 
         return access.load(self.b, Memory("global", s.buffer, buffer.dtype), address, scope, v.axes)
@@ -176,6 +177,9 @@ class Engine:
         where = access.owner(self.b, bits(self.home, over))
         if not self.joined:
             where = (*where, Cmp(var("bx") // self.digits.tiles, "==", ix.const(0)))
+        # The blocks along another store's axes hold this value too, and one of them is to write it.
+        elsewhere = [self.digits.block[a] for a in self.outer if a not in over]
+        where = (*where, *(Cmp(block, "==", ix.const(0)) for block in map(self.b.simplify, elsewhere) if block != ix.const(0)))
         memory = Memory("global", s.buffer, buffer.dtype)
         access.store(self.b, memory, frag, lambda _: offset, self.home, over, where)
 
