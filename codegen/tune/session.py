@@ -18,7 +18,7 @@ from emmy_eq.codegen.schedule import Schedule
 from emmy_eq.codegen.tune.search import Search
 from emmy_eq.codegen.tune.software import version
 from emmy_eq.codegen.tune.watchdog import Lost, Worker
-from emmy_eq.errors import InvalidInput
+from emmy_eq.errors import EmmyError, InvalidInput
 from emmy_eq.extract.store import Key, Measurement, Store
 from emmy_eq.extract.targets import Target
 
@@ -139,7 +139,7 @@ class _Session:
                     return
                 self.learn(store, search, row, answer)
                 if answer["outcome"] in LOSSES:
-                    worker.start()
+                    self.restart(worker)
                     prepared = None
 
     def take(self, prepared: Search | None) -> tuple[Search, Schedule] | None:
@@ -166,8 +166,15 @@ class _Session:
         if not self.stopped:
             search.problem = answer["note"]
             self.say(f"{search.kernel.name}: given up: {search.problem}")
-            worker.start()
+            self.restart(worker)
         return False
+
+    def restart(self, worker: Worker) -> None:
+        try:
+            worker.start()
+        except EmmyError:
+            if not self.stopped:  # else it was killed, as all are
+                raise
 
     def learn(self, store: Store, search: Search, row: Schedule, answer: dict[str, Any]) -> None:
         m = Measurement(
