@@ -12,6 +12,7 @@ import shlex
 import sys
 from pathlib import Path
 
+from emmy_eq import catalogue
 from emmy_eq.cli import main
 
 ROOT = Path(__file__).parent.parent
@@ -66,3 +67,4 @@ if __name__ == "__main__":
         if new != old:
             page.write_text(new)
             print(f"wrote {page.relative_to(ROOT)}", file=sys.stderr)
+    (ROOT / "docs" / "rules.md").write_text(catalogue.page())

@@ -20,6 +20,7 @@ from emmy_eq.errors import EmmyError, InvalidInput
 
 if TYPE_CHECKING:
     from emmy_eq.pipeline import Compiled
+    from emmy_eq.rule import Rule
 
 VIEWS = ("torch", "tensor", "egraph", "loop", "tile", "kernel", "cuda")  # as in emmy_eq.pipeline, which --help need not load
 
@@ -63,6 +64,7 @@ def parser() -> argparse.ArgumentParser:
     program.add_argument("--accuracy", default="default", help="strict, default or fast")
     program.add_argument("--place", default="auto", help="auto (default), fuse, cut, or SEAM=fuse|cut,...")
     program.add_argument("--schedule", metavar="ROW", action="append", help="a row for the one kernel, or 'KERNEL ROW' (repeatable)")
+    program.add_argument("--rules", metavar="FILE.py", action="append", default=[], help="rules of your own (repeatable)")
     program.add_argument("--json", action="store_true", help="machine-readable output")
 
     add = commands.add_parser
@@ -87,11 +89,22 @@ def parser() -> argparse.ArgumentParser:
     extracting.set_defaults(command=extract_command)
 
     ruling = add("rules", parents=[common], help="the rewrite rules")
-    ruling.add_argument("action", choices=("list", "show", "check"))
+    ruling.add_argument("action", choices=("list", "show", "check", "suggest", "catalogue"))
     ruling.add_argument("name", nargs="?", help="one rule (show needs it)")
     ruling.add_argument("--accuracy", default="fast", help="rules that this accuracy admits (default: all)")
     ruling.add_argument("--json", action="store_true", help="machine-readable output")
+    ruling.add_argument("--rules", metavar="FILE.py", action="append", default=[], help="a file's rules too; alone where no name is given")
+    ruling.add_argument("-c", dest="code", metavar="CODE", help="suggest: rules that this program's values obey and that nothing derives")
     ruling.set_defaults(command=rules_command)
+
+    explaining = add("explain", parents=[program, common], help="the rules that lead from the program to its kernels, step by step")
+    explaining.set_defaults(command=explain_command)
+
+    fuzzing = add("fuzz", parents=[common], help="random programs through every stage, each checked against the one above")
+    fuzzing.add_argument("--minutes", type=float, default=1.0, metavar="N", help="when to stop (default: 1)")
+    fuzzing.add_argument("--seed", type=int, default=0, metavar="S", help="of the first batch (default: 0)")
+    fuzzing.add_argument("--corpus", type=Path, metavar="DIR", help="keeps what fails, and runs it first")
+    fuzzing.set_defaults(command=fuzz_command)
 
     tuning = add("tune", parents=[program, common], help="measure schedule rows (GPU); later compiles take the best")
     tuning.add_argument("--rows", type=int, default=12, metavar="N", help="rows to look at for each kernel (default: 12)")
@@ -144,6 +157,27 @@ def explore_command(options: argparse.Namespace) -> int:
     compiled = compiled_from(options)
     print(json.dumps(report.plan_records(compiled), indent=1) if options.json else report.plans(compiled))
     return 0
+
+
+def explain_command(options: argparse.Namespace) -> int:
+    from emmy_eq import steps
+
+    found = list(steps.steps(compiled_from(options)))
+    print(json.dumps([step.record() for step in found], indent=1) if options.json else steps.show(found))
+    return 0
+
+
+def fuzz_command(options: argparse.Namespace) -> int:
+    from emmy_eq.fuzz import fuzz
+
+    return fuzz(options.minutes, options.seed, options.corpus)
+
+
+def rules_of(files: Sequence[str]) -> tuple[Rule, ...]:
+    """The rules of ``--rules`` files, in order."""
+    from emmy_eq import extensions
+
+    return tuple(rule for path in files for rule in extensions.from_file(path))
 
 
 def tune_command(options: argparse.Namespace) -> int:
@@ -202,10 +236,12 @@ def compiled_from(options: argparse.Namespace) -> Compiled:
     """The program that the options name, captured when first asked for."""
     if (options.code is None) == (options.program is None):
         raise InvalidInput("the program", "give either -c CODE or FILE.py:NAME")
+    from emmy_eq.extensions import checked
     from emmy_eq.pipeline import Compiled, Options
     from emmy_eq.torch_ir import capture, capture_code
 
-    settings = Options(options.target, options.accuracy, parse_place(options.place), parse_schedule(options.schedule))
+    own = checked(rules_of(options.rules))
+    settings = Options(options.target, options.accuracy, parse_place(options.place), parse_schedule(options.schedule), own)
     if options.code is not None:
         return Compiled(lambda: capture_code(options.code), settings)
     function, inputs = load(options.program, options.inputs)
@@ -273,20 +309,45 @@ def rules_command(options: argparse.Namespace) -> int:
     from emmy_eq.rules import active, library
 
     check_accuracy(options.accuracy)
-    if options.action == "show" and options.name is None:
+    own = {rule.name: rule for rule in rules_of(options.rules)}
+    known = library() | own
+    if options.action == "catalogue":
+        from emmy_eq.catalogue import page
+
+        print(page(), end="")
+        return 0
+    if options.action == "suggest":
+        return suggest_command(options, tuple(own.values()))
+    if options.action == "show" and options.name is None and not own:
         raise InvalidInput("rules show", "say which rule; `emmy-eq rules list` has the names")
-    if options.name is not None and options.name not in library():
-        raise InvalidInput(f"rule {options.name!r}", f"the rules are {', '.join(sorted(library()))}")
-    chosen = (library()[options.name],) if options.name is not None else active(options.accuracy)
+    if options.name is not None and options.name not in known:
+        raise InvalidInput(f"rule {options.name!r}", f"the rules are {', '.join(sorted(known))}")
+    chosen = (known[options.name],) if options.name is not None else tuple(own.values()) or active(options.accuracy)
     if options.action != "check":
         text = report.rules if options.action == "list" else report.rule
         print(json.dumps([report.rule_record(rule) for rule in chosen], indent=1) if options.json else text(chosen))
         return 0
-    from emmy_eq.verify.check import check_rule
+    from emmy_eq.verify import certify
 
-    verdicts = [check_rule(rule) for rule in chosen]
-    print(json.dumps({v.rule: report.verdict_record(v) for v in verdicts}, indent=1) if options.json else report.verdicts(verdicts))
-    return 0 if all(v.holds for v in verdicts) else 1
+    found = certify.certify_all(chosen, options.rules, certify.to_stderr)
+    print(json.dumps({o.certificate.rule: certify.record(o) for o in found}, indent=1) if options.json else certify.show(found))
+    return 0 if all(o.holds for o in found) else 1
+
+
+def suggest_command(options: argparse.Namespace, own: Sequence[Rule]) -> int:
+    """Equal values of a program that the rules leave apart, as candidate rules."""
+    from emmy_eq.egraph import saturate
+    from emmy_eq.lower import lower
+    from emmy_eq.rules import active
+    from emmy_eq.suggest import show, suggest
+    from emmy_eq.to_terms import to_terms
+    from emmy_eq.torch_ir import capture_code
+
+    if options.code is None:
+        raise InvalidInput("rules suggest", "give a program with -c CODE")
+    found = suggest(saturate(to_terms(lower(capture_code(options.code))), (*active(options.accuracy), *own)))
+    print(json.dumps([s.record() for s in found], indent=1) if options.json else show(found))
+    return 0
 
 
 def targets_command(options: argparse.Namespace) -> int:

@@ -55,10 +55,10 @@ def admitted(accuracy: str) -> tuple[Rule, ...]:
 
 def checked(rules: Sequence[Rule]) -> tuple[Rule, ...]:
     """``rules``, if no draw refutes one; raises `InvalidInput` with the counterexample."""
-    from emmy_eq.verify.check import check_rule
+    from emmy_eq.verify.check import check_on_draws
 
     for rule in rules:
-        verdict = check_rule(rule, DRAWS)
+        verdict = check_on_draws(rule, DRAWS)
         if not verdict.holds:
             why = f"{verdict.why} where {verdict.counterexample}" if verdict.layer else "its guard never held, so nothing was tested"
             raise InvalidInput(f"rule {rule.name} ({rule.source})", f"it is not true: {why}" if verdict.layer else why)

@@ -144,10 +144,12 @@ class Compiled:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """The rules that take part."""
+        """The rules that take part: those of the library and of installed distributions that the accuracy admits, and the options'."""
+        from emmy_eq.extensions import admitted
         from emmy_eq.rules import active
 
-        return (*active(self.options.accuracy), *self.options.rules) if self._only is None else self._only
+        accuracy = self.options.accuracy
+        return (*active(accuracy), *admitted(accuracy), *self.options.rules) if self._only is None else self._only
 
     def restricted(self, rules: Sequence[Rule]) -> Compiled:
         """The same program under these rules alone."""

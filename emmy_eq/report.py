@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from emmy_eq.execute import Outcome
     from emmy_eq.pipeline import Compiled
     from emmy_eq.rule import Rule
-    from emmy_eq.steps import Step
     from emmy_eq.verify.check import Verdict
 
 
@@ -161,18 +160,13 @@ def explain(compiled: Compiled, verbose: int = 0) -> str:
     if verbose > 1:
         from emmy_eq.steps import steps
 
-        parts += [_step(step) for step in steps(compiled)]
+        parts += [str(step) for step in steps(compiled)]
     return "\n\n".join(parts)
 
 
 def _seconds(stages: Mapping[str, float]) -> str:
     ours = sum(s for name, s in stages.items() if name != "import_torch")
     return table(["stage", "seconds"], [[name, f"{s:.3f}"] for name, s in (*stages.items(), ("all but import_torch", ours))])
-
-
-def _step(step: Step) -> str:
-    needs = f"\n(with {', '.join(r.name for r in step.waiting)})" if step.waiting else ""
-    return f"{step.rule.name}: {step.rule}{needs}\n{step.diff()}"
 
 
 def outcome(found: Outcome) -> str:

@@ -1,15 +1,16 @@
-"""Which rewrites made the chosen program, as before/after diffs of its Loop IR, rule by rule.
+"""Which rules lead from a program to its chosen kernels, each with what it changed, as before/after diffs of Loop IR.
 
 The e-graph has no order of rewrites, so one is made: start with the structural rules alone, admit the rules that matched
-one at a time in the library's order, and keep each one after which a different program is chosen.
+one at a time in the library's order, and keep each one after which a different program is chosen.  Every step is a fact: with the
+rules before it the first program was chosen, with it the second.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from emmy_eq import loop_ir
 from emmy_eq.rule import Phase, Rule
@@ -22,7 +23,7 @@ _STRUCTURE = (Phase.FUSION, Phase.CUT)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Admitting ``rule`` (after ``waiting``, which changed nothing until then) turned ``before`` into ``after``."""
+    """Admitting ``rule`` turned ``before`` into ``after``; it needed each of ``waiting``, which had changed nothing until then."""
 
     rule: Rule
     waiting: tuple[Rule, ...]
@@ -33,20 +34,61 @@ class Step:
         lines = difflib.unified_diff(self.before.splitlines(), self.after.splitlines(), lineterm="", n=2)
         return "\n".join(line for line in lines if not line.startswith(("---", "+++")))
 
+    def __str__(self) -> str:
+        needs = f"\n(with {', '.join(r.name for r in self.waiting)})" if self.waiting else ""
+        return f"{self.rule.name}: {self.rule}{needs}\n{self.diff()}"
+
+    def record(self) -> dict[str, Any]:
+        """What ``--json`` prints."""
+        return {
+            "rule": self.rule.name,
+            "rewrite": str(self.rule),
+            "why": self.rule.doc,
+            "rounding": self.rule.rounding.name.lower(),
+            "with": [r.name for r in self.waiting],
+            "before": self.before,
+            "after": self.after,
+        }
+
 
 def steps(compiled: Compiled) -> Iterator[Step]:
     """The steps in order; their last ``after`` is the Loop IR of ``compiled``, unless two rules need each other's limits."""
     matched = {name.split(".")[0] for name in compiled.egraph.report.matches}
     admitted = [rule for rule in compiled.rules if rule.phase in _STRUCTURE]
-    before = loop_ir.show(compiled.restricted(admitted).loop_ir)
+    before = _chosen(compiled, admitted)
     waiting: list[Rule] = []
     for rule in compiled.rules:
         if rule in admitted or rule.name not in matched:
             continue
-        admitted.append(rule)
-        after = loop_ir.show(compiled.restricted(admitted).loop_ir)
+        after = _chosen(compiled, [*admitted, *waiting, rule])
         if after == before:
             waiting.append(rule)
             continue
-        yield Step(rule, tuple(waiting), before, after)
-        before, waiting = after, []
+        needed = _needed(compiled, admitted, waiting, rule, after)
+        yield Step(rule, tuple(needed), before, after)
+        admitted += [*needed, rule]
+        before, waiting = after, [w for w in waiting if w not in needed]
+
+
+def _needed(compiled: Compiled, admitted: Sequence[Rule], waiting: Sequence[Rule], rule: Rule, after: str) -> list[Rule]:
+    """Those of ``waiting`` without which ``rule`` does not lead to ``after``."""
+    needed = list(waiting)
+    for w in waiting:
+        fewer = [x for x in needed if x is not w]
+        if _chosen(compiled, [*admitted, *fewer, rule]) == after:
+            needed = fewer
+    return needed
+
+
+def _chosen(compiled: Compiled, rules: Sequence[Rule]) -> str:
+    """The program that these rules lead to; in the library's order, on which a tie may hang."""
+    return loop_ir.show(compiled.restricted([r for r in compiled.rules if r in rules]).loop_ir)
+
+
+def show(found: Sequence[Step]) -> str:
+    """The chain, a paragraph a step."""
+    if not found:
+        return "No rule made a difference: the kernels are those of the program as it was written."
+    count = len(found)
+    numbered = (f"{n}. {step}" for n, step in enumerate(found, 1))
+    return "\n\n".join([f"{count} step{'s' if count > 1 else ''} from the program, fused as it was written, to its kernels.", *numbered])
