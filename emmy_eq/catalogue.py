@@ -1,0 +1,38 @@
+"""The rule catalogue, docs/rules.md: written by ``emmy-eq rules catalogue > docs/rules.md`` from the rules themselves."""
+
+from __future__ import annotations
+
+from emmy_eq.rule import Rounding, Rule
+from emmy_eq.rules import ACCURACY, active, library
+
+_HEAD = """# The rules
+
+{count} rewrite rules, as `emmy-eq rules catalogue > docs/rules.md` writes them down; a test fails where this page is stale. In a formula
+`a`, `b`, ... are values, `k`, `j`, ... sets of axes, `sum[k](v)` is a reduction, `free(v)` the axes that v depends on; `->` rewrites in
+one direction, `=` in both. [How to add a rule](add_a_rule.md) takes one from an idea to a faster kernel.
+"""
+
+_CLASSES = {
+    Rounding.EXACT: "Bit for bit the same result, NaN and -0.0 included.",
+    Rounding.REASSOCIATES: "The same real number, computed in another order.",
+    Rounding.CONTRACTS: "Fewer roundings.",
+    Rounding.APPROXIMATES: "A bounded error.",
+}
+
+
+def page() -> str:
+    """The page as Markdown: a section a rounding class, a paragraph a rule, in the library's order."""
+    rules = tuple(library().values())
+    parts = [_HEAD.format(count=len(rules))]
+    for rounding, meaning in _CLASSES.items():
+        members = [r for r in rules if r.rounding is rounding]
+        if members:
+            least = next(accuracy for accuracy, most in ACCURACY.items() if most >= rounding)
+            parts.append(f"## {rounding.name}\n\n{meaning} From accuracy `{least}` on.\n")
+            parts += map(_entry, members)
+    return "\n".join(parts)
+
+
+def _entry(rule: Rule) -> str:
+    waits = "" if rule in active("fast") else "; not active"
+    return f"**{rule.name}** ({rule.phase}, {rule.source.partition(':')[0]}{waits}). {' '.join(rule.doc.split())}\n\n    {rule}\n"
