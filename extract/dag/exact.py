@@ -16,7 +16,7 @@ from emmy_eq.extract.dag.loops import Separator
 from emmy_eq.extract.dag.program import Program
 from emmy_eq.extract.dag.reduce import Reduced
 
-SHARES = (0.0, 0.01, 0.04, 0.15)
+SHARES = (0.02, 0.15)
 SMALL = 500  # nodes up to which the exact program is tried at once
 ROUNDS = 12  # of rows, for one relaxation
 SLICE = 0.3  # of the time left, for one restricted program

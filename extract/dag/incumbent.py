@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -53,7 +54,8 @@ def tree_excess(graph: EGraph) -> list[float]:
     """By how much the cheapest tree with a node is dearer than its class's cheapest tree."""
     tree, _ = tree_costs(graph)
     owner = graph.owners()
-    return [cost + sum(tree[kid] for kid in graph.children[node]) - tree[owner[node]] for node, cost in enumerate(graph.cost)]
+    dear = [cost + sum(tree[kid] for kid in graph.children[node]) for node, cost in enumerate(graph.cost)]
+    return [whole - tree[cls] if cls >= 0 and whole < math.inf else math.inf for whole, cls in zip(dear, owner, strict=True)]
 
 
 def leaning(graph: EGraph, x: Sequence[float]) -> EGraph:

@@ -105,6 +105,8 @@ class Program:
 
     def relax(self, seconds: float) -> bool:
         """Solve without wholeness; whether it was solved in time."""
+        if seconds <= 0:
+            return False
         self.solver.setOptionValue("time_limit", self.solver.getRunTime() + seconds)
         self.solver.run()
         return bool(self.solver.getModelStatus() == highspy.HighsModelStatus.kOptimal)
@@ -131,7 +133,7 @@ class Program:
         nodes = np.arange(len(self.graph.cost), dtype=np.int32)
         self.solver.changeColsIntegrality(len(nodes), nodes, np.full(len(nodes), highspy.HighsVarType.kInteger))
         self.solver.setOptionValue("objective_bound", known * self.scale * (1 + 1e-6))
-        self.solver.setOptionValue("time_limit", self.solver.getRunTime() + seconds)
+        self.solver.setOptionValue("time_limit", self.solver.getRunTime() + max(seconds, 0.01))
         self.solver.run()
         if self.solver.getInfo().primal_solution_status != highspy.kSolutionStatusFeasible:
             return None

@@ -11,6 +11,7 @@ Four reductions, repeated until nothing changes.  Each keeps at least one cheape
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from emmy_eq.extract.dag.egraph import Choice, EGraph, closure, tree_costs
 from emmy_eq.extract.dag.must import below_node, bits, must_sets
 
 FEW = 40  # nodes of a class up to which every pair is compared
+ROUNDS = 8
 DENSE = 20_000  # above so many classes the sets of ``must`` would take gigabytes in the worst case
 
 
@@ -136,6 +138,13 @@ class _Work:
         return gone
 
 
+def whole_graph(graph: EGraph) -> Reduced:
+    """The e-graph itself as a reduction; its ``must`` knows of nothing below a class."""
+    return Reduced(
+        graph, tuple(range(len(graph.cost))), tuple(range(len(graph.members))), {}, tuple(1 << c for c in range(len(graph.members)))
+    )
+
+
 def compose(outer: Reduced, inner: Reduced) -> Reduced:
     """A reduction of a reduced e-graph as one of the original."""
     absorbed = {outer.class_of[cls]: outer.node_of[node] for cls, node in inner.absorbed.items()}
@@ -143,12 +152,14 @@ def compose(outer: Reduced, inner: Reduced) -> Reduced:
     return Reduced(inner.graph, tuple(node_of), tuple(class_of), outer.absorbed | absorbed, inner.must)
 
 
-def reduce(graph: EGraph, rounds: int = 8) -> Reduced:
-    """The reduced e-graph; every root of ``graph`` has a finite extraction."""
+def reduce(graph: EGraph, until: float = math.inf) -> Reduced:
+    """The reduced e-graph; every root of ``graph`` has a finite extraction.  No round begins after ``until``, a time of perf_counter."""
     work = _Work(graph)
     work.shrink()
     work.absorb()  # before the first prune, which is dearer
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
+        if time.perf_counter() > until:
+            break
         tree, finite = work.shrink()
         order = [cls for cls in finite if work.members[cls]]
         must = _must(work.children, work.members, order)

@@ -15,9 +15,10 @@ from emmy_eq.extract.dag.greedy import greedy
 from emmy_eq.extract.dag.improve import improve
 from emmy_eq.extract.dag.incumbent import Incumbent, tree_excess
 from emmy_eq.extract.dag.must import below_node, bits
-from emmy_eq.extract.dag.reduce import Reduced, reduce
+from emmy_eq.extract.dag.reduce import Reduced, reduce, whole_graph
 
-SHARES = (0.0, 0.03, 0.1)  # of the known cost, by which a node's cheapest tree may exceed its class's, part by part
+SLICE = 0.3  # of the time left, for the program of one part
+SHARES = (0.03, 0.1)  # of the known cost, by which a node's cheapest tree may exceed its class's, part by part
 LARGE = 4000  # nodes of a part up to which it is worth a look before the whole is relaxed
 EXACT = 1e-9  # relative: what the last digits of a sum of floats may differ by
 
@@ -55,28 +56,42 @@ def extract(graph: EGraph, seconds: float = 10.0, names: Sequence[str] = ()) -> 
     simple = closure(graph, greedy(graph), graph.roots)
     base = dag_cost(graph, simple)
     best = min(simple, closure(graph, tree, graph.roots), key=lambda choice: dag_cost(graph, choice))
-    small = reduce(graph)
-    known = Incumbent(graph, best, forced_cost(small), start + seconds)
-    known.offer(closure(small.graph, greedy(small.graph), small.graph.roots), small)
-    solver = importlib.util.find_spec("highspy") is not None
-    likely = tree_excess(small.graph)
+    known = Incumbent(graph, best, 0.0, start + seconds)
+    sketch(known, whole_graph(graph))
+    if not known.done():
+        prove(known, reduce(graph, known.deadline))
+    cost = check(graph, known.best)
+    return Extraction(known.best, cost, min(round_up(graph, known.bound), cost), base, time.perf_counter() - start)
+
+
+def sketch(known: Incumbent, level: Reduced) -> None:
+    """Look for better choices where trees are nearly the cheapest: a small part of a large e-graph, which often holds the best one."""
+    likely = tree_excess(level.graph)
     seen = 0
     for share in SHARES:
-        part = None if known.done() else known.narrow(small, likely, share * known.cost)
-        if part is None or not seen < len(part.graph.cost) <= min(LARGE, 0.8 * len(small.graph.cost)):
-            continue
+        part = None if known.done() else known.narrow(level, likely, share * known.cost)
+        if part is None or not seen < len(part.graph.cost) <= LARGE:
+            return
         seen = len(part.graph.cost)
-        improve(known, part, (0.02 if solver else 0.2) * known.left())
-        if solver:
+        improve(known, part, (0.02 if solver() else 0.2) * known.left())
+        if solver():
             from emmy_eq.extract.dag.exact import whole
 
-            whole(known, part, 0.3 * known.left())
-    if solver:
+            whole(known, part, SLICE * known.left())
+
+
+def prove(known: Incumbent, small: Reduced) -> None:
+    """Search for what is cheaper in a reduced e-graph, and for the proof that nothing is."""
+    known.prove(forced_cost(small))
+    known.offer(closure(small.graph, greedy(small.graph), small.graph.roots), small)
+    if solver():
         from emmy_eq.extract.dag.exact import search
 
         search(known, small)
-    cost = check(graph, known.best)
-    return Extraction(known.best, cost, min(round_up(graph, known.bound), cost), base, time.perf_counter() - start)
+
+
+def solver() -> bool:
+    return importlib.util.find_spec("highspy") is not None
 
 
 def forced_cost(small: Reduced) -> float:
