@@ -15,10 +15,16 @@ from emmy_eq.index import Idx, var
 from emmy_eq.ops import itemsize
 
 VECTOR_BYTES = 16
+VECTOR_ELEMENTS = 8
 UNKNOWN = 1 << 40  # more than any address, so that it is computed in 64 bits
 
 Point = dict[str, int]
 Address = Callable[[Point], Idx]  # the address over axis names at a register coordinate (gathers differ by coordinate)
+
+
+def widest(dtype: str) -> int:
+    """The most elements of ``dtype`` that one access moves."""
+    return min(VECTOR_BYTES // itemsize(dtype), VECTOR_ELEMENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,7 @@ def groups(b: Builder, address: Address, scope: Scope, axes: tuple[str, ...], dt
         for point in coordinates(counts):
             yield _group(b, at, scope, (point,), bounded)
         return
-    width = min(scope[lane].vector, VECTOR_BYTES // itemsize(dtype))
+    width = min(scope[lane].vector, widest(dtype))
     for point in coordinates({**counts, lane: counts[lane] // width}):
         first = point[lane] * width
         yield from _vectors(b, at, scope, lane, tuple({**point, lane: first + n} for n in range(width)), bounded)

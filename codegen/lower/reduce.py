@@ -9,7 +9,6 @@ from emmy_eq.codegen.lower.builder import Builder
 from emmy_eq.codegen.lower.layout import TID, AxisMap, Fragment, Scope
 from emmy_eq.codegen.lower.states import Parts, State, tree
 from emmy_eq.index import Idx
-from emmy_eq.ops import itemsize
 
 WARP = 32
 
@@ -83,7 +82,7 @@ def _over_warps(b: Builder, state: State, parts: Parts, m: AxisMap, lanes: int) 
 
 def _gather(b: Builder, array: str, p: Fragment, mine: Idx, slots: int, warps: int) -> list[Fragment]:
     """The parts of all warps, read as vectors."""
-    width = min(warps, access.VECTOR_BYTES // itemsize(p.dtype))
+    width = min(warps, access.widest(p.dtype))
     atoms: list[list[k.Atom]] = [[] for _ in range(warps)]
     for n in range(len(p.atoms)):
         for first in range(0, warps, width):

@@ -13,7 +13,6 @@ from emmy_eq.codegen.lower.layout import AxisMap, Fragment, Scope, bits
 from emmy_eq.codegen.tile_ir import Fold, is_gather
 from emmy_eq.index import Idx, var
 from emmy_eq.loop_ir import Let, Load
-from emmy_eq.ops import itemsize
 
 if TYPE_CHECKING:
     from emmy_eq.codegen.lower.engine import Engine
@@ -59,7 +58,7 @@ def allocate(e: Engine, name: str, reader: Scope, folded: frozenset[str], buffer
 
 def pad(m: AxisMap, dtype: str) -> int:
     """Elements between rows, so that a column does not fall into one bank; rows stay aligned to the vectors read."""
-    return min(m.vector, access.VECTOR_BYTES // itemsize(dtype))
+    return min(m.vector, access.widest(dtype))
 
 
 def put(e: Engine, tile: SharedTile, frag: Fragment, writer: Scope) -> None:
@@ -142,7 +141,7 @@ def cooperative(e: Engine, name: str, home: Scope) -> Scope:
         total *= home[a].tile
     threads, stride = e.b.threads, 1
     out = dict(home)
-    widest = min(access.VECTOR_BYTES // itemsize(v.dtype), max(total // threads, 1))
+    widest = min(access.widest(v.dtype), max(total // threads, 1))
     for n, a in enumerate(order):
         m = home[a]
         vector = 1
