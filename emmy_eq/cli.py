@@ -327,7 +327,7 @@ def rules_command(options: argparse.Namespace) -> int:
         text = report.rules if options.action == "list" else report.rule
         print(json.dumps([report.rule_record(rule) for rule in chosen], indent=1) if options.json else text(chosen))
         return 0
-    from emmy_eq.verify import certify
+    from emmy_eq.rules import certify
 
     found = certify.certify_all(chosen, options.rules, certify.to_stderr)
     print(json.dumps({o.certificate.rule: certify.record(o) for o in found}, indent=1) if options.json else certify.show(found))

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from emmy_eq.execute import Outcome
     from emmy_eq.pipeline import Compiled
     from emmy_eq.rule import Rule
-    from emmy_eq.verify.check import Verdict
 
 
 def egraph(compiled: Compiled) -> str:
@@ -67,17 +66,6 @@ def rule(chosen: Sequence[Rule]) -> str:
 
 def rule_record(r: Rule) -> dict[str, Any]:
     return {"name": r.name, "rounding": r.rounding.name.lower(), "phase": str(r.phase), "source": r.source, "rewrite": str(r), "doc": r.doc}
-
-
-def verdicts(found: Sequence[Verdict]) -> str:
-    """One line a rule, then each counterexample."""
-    rows = [[v.rule, "holds" if v.holds else "FAILS", str(v.draws), v.layer or ""] for v in found]
-    failures = [f"{v.rule}: {v.why or 'its guard never held, so nothing was tested'}; {v.counterexample}" for v in found if not v.holds]
-    return "\n".join([table(["rule", "verdict", "draws", "refuted by"], rows), *failures])
-
-
-def verdict_record(v: Verdict) -> dict[str, Any]:
-    return {"passed": v.holds, "draws": v.draws, "layer": v.layer, "why": v.why}
 
 
 def fields(record: Any) -> dict[str, Any]:

@@ -39,10 +39,7 @@ class Culprit:
 def audit(saturated: Saturated, samples: int = 2, key: int = 0) -> Culprit | None:
     """The first culprit, or None where all classes hold; ``key`` draws the inputs' values and every keyed function."""
     space = Space.sampled([a.extent for a in saturated.axes.axes], samples, key)
-    first: dict[int, ENode] = {}
-    for layer in by_depth(dict(enumerate(saturated.classes))):
-        for cls, node in layer:
-            first.setdefault(cls, node)
+    first = shallowest(saturated)
     here = _Evaluator(saturated, space, first, space.positions(), {})
     for cls, chosen in first.items():
         expected = here.value(cls)
@@ -52,6 +49,31 @@ def audit(saturated: Saturated, samples: int = 2, key: int = 0) -> Culprit | Non
             if node is not chosen and not expected.agrees(here.node(node, saturated.dtype[cls])):
                 return Culprit(cls, show(saturated, chosen), show(saturated, node))
     return None
+
+
+def shallowest(saturated: Saturated) -> dict[int, ENode]:
+    """A member of every class, by which its terms end; children first."""
+    first: dict[int, ENode] = {}
+    for layer in by_depth(dict(enumerate(saturated.classes))):
+        for cls, node in layer:
+            first.setdefault(cls, node)
+    return first
+
+
+def fingerprints(saturated: Saturated, samples: int = 3, key: int = 0) -> dict[int, bytes]:
+    """By class of a float dtype: its values modulo the first prime.  Equal ones are equal functions, but for a chance of 2^-58 or so."""
+    space = Space.sampled([a.extent for a in saturated.axes.axes], samples, key)
+    first = shallowest(saturated)
+    here = _Evaluator(saturated, space, first, space.positions(), {})
+    out = {}
+    for cls in first:
+        if saturated.dtype[cls] in ops.FLOATS:
+            values = here.value(cls).parts[0]
+            for dim in range(values.ndim):  # what does not vary along an axis is the same with the axis and without it
+                if values.shape[dim] and np.all(values == np.take(values, [0], dim)):
+                    values = np.take(values, [0], dim)
+            out[cls] = f"{saturated.dtype[cls]} {values.shape} ".encode() + values.astype(np.uint64).tobytes()
+    return out
 
 
 def show(saturated: Saturated, node: ENode, depth: int = 2) -> str:

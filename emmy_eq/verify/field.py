@@ -22,6 +22,7 @@ from emmy_eq import ops, terms
 from emmy_eq.algebra import Val
 from emmy_eq.rule import Equation, Rule
 from emmy_eq.verify.draws import Draw, dtype_of
+from emmy_eq.verify.recorded import calls, record
 from emmy_eq.verify.space import AxisSet, Space, bits, key_of, mix
 
 PRIMES = (2305843009211318399, 1152921504605659199, 576460752302829599, 288230376151414799)
@@ -277,3 +278,13 @@ def refutes(rule: Rule, draw: Draw) -> str | None:
     """L1: both sides are the same function modulo primes."""
     eq = residues(rule, draw)
     return None if eq.lhs.agrees(eq.rhs) else "the sides differ modulo a prime"
+
+
+def is_polynomial(rule: Rule) -> bool:
+    """Whether both sides are quotients of polynomials in the operands: then a draw on which they agree proves them equal there,
+    for its axes, with error below 2^-50 (Schwartz, Zippel); nothing is a keyed function."""
+    recording = record(rule)
+    if {c.args[1] for c in calls(recording, "_op")} - {"add", "sub", "mul", "div", "fma", "neg", "reciprocal"}:
+        return False
+    folds = {str(c.args[1]) for c in calls(recording, "_reduce", "_scan", "_twist")}
+    return folds <= {"sum", "prod", "variance"} and not any(kind in ("monoid", "bool") for _, kind in rule.args)

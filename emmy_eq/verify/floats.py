@@ -6,8 +6,8 @@ Any other class, with u the unit roundoff of the dtype and S the greatest finite
 left side computes, in float64:
 
 1. Ordinary operands: the sides computed in float64 differ by at most ``factor * 2^-53 * S``.
-2. One operand infinite or NaN at one point: in float64, one side is finite where the other is, and where both are infinite
-   they have one sign.  So an error that eager shows does not vanish, and none appears.
+2. One operand infinite or NaN, at one point or everywhere: in float64, one side is finite where the other is, and 1 holds there;
+   where both are infinite they have one sign.  So an error that eager shows does not vanish, and none appears.
 3. Every finite profile: let e(side) be the greatest distance of a side, computed in its dtype, from the left side in float64
    on the same operands.  Then e(right) <= factor * max(e(left), u * S): the right side is not worse than the left by more than
    the factor, except by what rounding the left's own intermediates may do.  Other than with subnormal operands, the right side
@@ -101,13 +101,13 @@ class Floats(Val):
     def has_dtype(self, dtype: Any) -> bool:
         return bool(self.dtype == dtype)
 
-    def over_all(self) -> Array:
-        return self.value.over({f"a{n}": e for n, e in enumerate(self.extents)})
+    def over(self, axes: AxisSet) -> Array:
+        return self.value.over(self._over(axes))
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Both sides over all axes of the draw, with the greatest magnitude that each met where they are in float64."""
+    """Both sides over the axes that either has, with the greatest magnitude that each met where they are in float64."""
 
     lhs: Array
     rhs: Array
@@ -136,7 +136,7 @@ def refuted_on(rule: Rule, draw: Draw, values: Operands, profile: str = "ordinar
     if wide is None:
         return None
     if profile == "special":
-        return _same_ends(wide.lhs, wide.rhs)
+        return _same_ends(wide.lhs, wide.rhs) or same_number(rule, wide)
     if profile == "ordinary" and (why := same_number(rule, wide)) is not None:
         return why
     narrow = both_sides(rule, draw, values, exact=True)
@@ -157,7 +157,8 @@ def both_sides(rule: Rule, draw: Draw, values: Operands, exact: bool) -> Sides |
         return None
     lhs = replay(recording.lhs, env)
     rhs = replay(recording.rhs, arguments(rule, draw, values, exact, right))
-    return Sides(lhs.over_all(), rhs.over_all(), left.value, right.value)
+    axes = lhs.free | rhs.free  # of another axis the extent may be 0, and then nothing would be compared
+    return Sides(lhs.over(axes), rhs.over(axes), left.value, right.value)
 
 
 def arguments(rule: Rule, draw: Draw, values: Operands, exact: bool, peak: Peak) -> dict[str, Any]:

@@ -36,6 +36,11 @@ def ordinary(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Ar
     return np.where(rng.random(shape) < 0.5, rng.normal(size=shape), rng.integers(-2, 3, shape))
 
 
+def small(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
+    """Small whole numbers."""
+    return rng.integers(-2, 3, shape).astype(np.float64)
+
+
 def offset(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
     """A common offset far larger than the differences: what a difference of squares or an unshifted exponential loses.
 
@@ -62,10 +67,11 @@ def special(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Arr
 
 
 def one_special(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
-    """Ordinary, with one infinity or NaN at one point, every other time."""
-    array = np.array(ordinary(rng, dtype, shape))
-    if array.size and rng.random() < 0.5:
-        array.flat[rng.integers(array.size)] = rng.choice([np.inf, -np.inf, np.nan])
+    """Ordinary; every other time infinite or NaN at one point, and sometimes everywhere, as a fully masked row is."""
+    array, chance = np.array(ordinary(rng, dtype, shape)), rng.random()
+    if array.size and chance < 0.6:
+        where = slice(None) if chance < 0.15 else rng.integers(array.size)
+        array.flat[where] = rng.choice([np.inf, -np.inf, np.nan])
     return array
 
 

@@ -138,8 +138,8 @@ def operand(array: Array, dtype: str, mask: int, extents: tuple[int, ...]) -> Ex
 
 def _differ(lhs: Exact, rhs: Exact, exact: bool) -> str | None:
     """Finite numbers and infinities agree; a NaN may stand for an infinity in the classes that round."""
-    left, right = (np.broadcast_to(x.array, lhs.extents) for x in (lhs, rhs))
-    for at in np.ndindex(*lhs.extents):
+    left, right = np.broadcast_arrays(lhs.array, rhs.array)
+    for at in np.ndindex(*left.shape):
         a, b = left[at], right[at]
         nan, also = a != a, b != b
         loose = not exact and (nan or also) and not (_finite(a) or _finite(b))

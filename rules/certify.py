@@ -1,0 +1,131 @@
+"""``emmy-eq rules check``: every layer on every rule, over all cores, with progress; what it prints."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from functools import cache
+from textwrap import indent
+from typing import Any
+
+from emmy_eq.rule import Rule
+from emmy_eq.rules import certificates, library
+from emmy_eq.rules.certificates import Certificate
+from emmy_eq.text import table
+from emmy_eq.verify import indices, mutants, shrink
+from emmy_eq.verify.check import check_rule
+from emmy_eq.verify.draws import Abstains
+from emmy_eq.verify.shrink import Counterexample
+
+INDEX_DRAWS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One rule's certificate; ``seconds`` it took, mutants that no layer refuted, and the counterexample in words."""
+
+    certificate: Certificate
+    seconds: float
+    survivors: tuple[str, ...] = ()
+    counterexample: str = ""
+
+    @property
+    def holds(self) -> bool:
+        return not self.certificate.refuted
+
+
+def certify(rule: Rule) -> Outcome:
+    """All layers on ``rule``, and its mutants where it holds."""
+    start = time.perf_counter()
+    verdict = check_rule(rule)
+    if not verdict.holds:
+        why = f"{verdict.layer}: {verdict.why}" if verdict.layer else "its guard never held, so nothing was tested"
+        found = Certificate(rule.name, certificates.key(rule), verdict.draws, verdict.layers, {}, why)
+        told = _told(shrink.smallest(rule, verdict), shrink.saving_guard(rule)) if verdict.layer else ""
+        return Outcome(found, time.perf_counter() - start, counterexample=told or str(verdict.counterexample))
+    fates = list(mutants.fates(rule))
+    counts = Counter(fate for _, fate in fates)
+    found = Certificate(rule.name, certificates.key(rule), verdict.draws, verdict.layers, dict(sorted(counts.items())))
+    return Outcome(found, time.perf_counter() - start, tuple(m.what for m, fate in fates if fate == "survived"))
+
+
+def certify_all(
+    chosen: Sequence[Rule], files: Sequence[str] = (), progress: Callable[[str], None] = lambda line: None, jobs: int | None = None
+) -> list[Outcome]:
+    """`certify` for each, in the order given; the library's certificates are stored.  Every process reads the rule ``files`` anew."""
+    jobs = min(jobs or os.cpu_count() or 1, len(chosen))
+    names = [rule.name for rule in chosen]
+    done: dict[str, Outcome] = {}
+    for outcome in map(certify, chosen) if jobs <= 1 else _parallel(names, tuple(files), jobs):
+        done[outcome.certificate.rule] = outcome
+        progress(f"[{len(done)}/{len(names)}] {outcome.certificate.rule} {outcome.seconds:.1f} s" + ("" if outcome.holds else " REFUTED"))
+    found = [done[name] for name in names]
+    certificates.store([o.certificate for o in found if o.certificate.rule in library()])
+    return found
+
+
+def _parallel(names: Sequence[str], files: tuple[str, ...], jobs: int) -> Iterator[Outcome]:
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:  # a rule's body cannot be sent, its name can
+        for future in as_completed([pool.submit(_named, name, files) for name in names]):
+            yield future.result()
+
+
+def _named(name: str, files: tuple[str, ...]) -> Outcome:
+    return certify(_rules(files)[name])
+
+
+@cache
+def _rules(files: tuple[str, ...]) -> dict[str, Rule]:
+    from emmy_eq import extensions
+
+    return library() | {rule.name: rule for path in files for rule in extensions.from_file(path)}
+
+
+def _told(smallest: Counterexample | None, guard: str | None) -> str:
+    case = str(smallest) if smallest is not None else "no small operands show it in floating point"
+    return f"{case}\n{'it would hold where ' + guard if guard is not None else 'no guard that was tried would save it'}"
+
+
+def index_verdict() -> str:
+    """What z3 says of `emmy_eq.index.simplify`, the one rewriter that is no rule; empty where it holds or z3 is missing."""
+    try:
+        return indices.simplify_refuted(INDEX_DRAWS) or ""
+    except Abstains:
+        return ""
+
+
+def show(found: Sequence[Outcome]) -> str:
+    """A line a rule; then survivors, counterexamples, and the mutation score."""
+    lines = [table(["rule", "layers", "draws", "seconds", "mutants", "verdict"], [_row(o) for o in found])]
+    for o in found:
+        if not o.holds:
+            lines.append(f"{o.certificate.rule} is refuted by {o.certificate.refuted}\n{indent(o.counterexample, '    ')}")
+        lines += [f"{o.certificate.rule}: no layer refutes it with {what}" for what in o.survivors]
+    killed, counted = certificates.score([o.certificate for o in found])
+    if counted:
+        same = sum(o.certificate.mutants.get("equivalent", 0) for o in found)
+        lines.append(f"mutants killed: {killed} of {counted}, {100 * killed / counted:.1f} % ({same} more are true rules)")
+    return "\n".join(lines)
+
+
+def _row(o: Outcome) -> list[str]:
+    c = o.certificate
+    spoke = [name.split()[0] for name, said in c.layers.items() if not said.startswith("abstains")]
+    killed, counted = certificates.score([c])
+    return [c.rule, " ".join(sorted(spoke)), str(c.draws), f"{o.seconds:.1f}", f"{killed}/{counted}", "holds" if o.holds else "REFUTED"]
+
+
+def record(o: Outcome) -> dict[str, Any]:
+    """For ``--json``."""
+    c = o.certificate
+    return {"passed": o.holds, "seconds": o.seconds, "counterexample": o.counterexample, "survivors": list(o.survivors), **asdict(c)}
+
+
+def to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
