@@ -11,6 +11,7 @@ from emmy_eq.extract.dag.egraph import Choice, EGraph, cyclic_classes, dag_cost,
 from emmy_eq.extract.dag.reduce import Reduced, compose, reduce
 
 CLOSE = 1e-9  # relative difference of costs that counts as none
+REDUCE = 0.3  # of the time left, for a reduction
 
 
 class Incumbent:
@@ -47,7 +48,9 @@ class Incumbent:
         ]
         part = from_rows(rows, level.graph.roots, len(level.graph.members))
         _, finite = tree_costs(part)
-        return compose(level, reduce(part)) if all(root in finite for root in part.roots) else None
+        return (
+            compose(level, reduce(part, time.perf_counter() + REDUCE * self.left())) if all(root in finite for root in part.roots) else None
+        )
 
 
 def tree_excess(graph: EGraph) -> list[float]:

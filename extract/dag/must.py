@@ -6,12 +6,16 @@ along a derivation; a set of classes is the bits of one integer.  It is to an e-
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 
 
-def must_sets(children: Sequence[Collection[int]], members: Sequence[Sequence[int]], order: Sequence[int]) -> list[int]:
-    """``must`` of every class in ``order``, which lists classes so that one node of each stands on earlier ones; -1 for others."""
+def must_sets(children: Sequence[Collection[int]], members: Sequence[Sequence[int]], order: Sequence[int], until: float) -> list[int]:
+    """``must`` of every class in ``order``, which lists classes so that one node of each stands on earlier ones; -1 for others.
+
+    Each class alone, which is true but says nothing, if it takes longer than to ``until``, a time of perf_counter.
+    """
     must = [-1] * len(members)  # all bits
     users: list[set[int]] = [set() for _ in members]
     for cls in order:
@@ -21,6 +25,8 @@ def must_sets(children: Sequence[Collection[int]], members: Sequence[Sequence[in
     pending = deque(order)
     waiting = set(order)
     while pending:
+        if time.perf_counter() > until:
+            return [1 << cls for cls in range(len(members))]
         cls = pending.popleft()
         waiting.discard(cls)
         meet = -1

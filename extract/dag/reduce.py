@@ -63,12 +63,12 @@ class _Work:
             self.members[cls] = [n for n in nodes if finite.keys() >= self.children[n]] if cls in reachable else []
         return tree, finite
 
-    def prune(self, must: Sequence[int], tree: Sequence[float], best: Choice) -> int:
+    def prune(self, must: Sequence[int], tree: Sequence[float], best: Choice, until: float) -> int:
         """Drop self-supporting and dominated nodes; how many."""
         dropped = 0
         rank = {cls: place for place, cls in enumerate(best)}
         for cls, nodes in enumerate(self.members):
-            if len(nodes) < 2:
+            if len(nodes) < 2 or time.perf_counter() > until:
                 continue
             below = {n: below_node(self.children[n], must) for n in nodes}
             live = [n for n in nodes if not below[n] >> cls & 1 and self.cost[n] < math.inf]
@@ -153,7 +153,7 @@ def compose(outer: Reduced, inner: Reduced) -> Reduced:
 
 
 def reduce(graph: EGraph, until: float = math.inf) -> Reduced:
-    """The reduced e-graph; every root of ``graph`` has a finite extraction.  No round begins after ``until``, a time of perf_counter."""
+    """The reduced e-graph, as small as it gets by ``until`` (a time of perf_counter); every root of ``graph`` has a finite extraction."""
     work = _Work(graph)
     work.shrink()
     work.absorb()  # before the first prune, which is dearer
@@ -162,16 +162,16 @@ def reduce(graph: EGraph, until: float = math.inf) -> Reduced:
             break
         tree, finite = work.shrink()
         order = [cls for cls in finite if work.members[cls]]
-        must = _must(work.children, work.members, order)
-        dropped = work.prune(must, tree, finite)
+        must = _must(work.children, work.members, order, until)
+        dropped = work.prune(must, tree, finite, until)
         work.absorb()
         if dropped <= 0.03 * sum(map(len, work.members)):
             break
-    return _compact(work)
+    return _compact(work, until)
 
 
-def _must(children: Sequence[Collection[int]], members: Sequence[Sequence[int]], order: Sequence[int]) -> list[int]:
-    return must_sets(children, members, order) if len(order) <= DENSE else [1 << cls for cls in range(len(members))]
+def _must(children: Sequence[Collection[int]], members: Sequence[Sequence[int]], order: Sequence[int], until: float) -> list[int]:
+    return must_sets(children, members, order, until) if len(order) <= DENSE else [1 << cls for cls in range(len(members))]
 
 
 def _reachable(graph: EGraph, finite: Choice) -> set[int]:
@@ -186,7 +186,7 @@ def _reachable(graph: EGraph, finite: Choice) -> set[int]:
     return seen
 
 
-def _compact(work: _Work) -> Reduced:
+def _compact(work: _Work, until: float) -> Reduced:
     _, finite = work.shrink()
     order = [cls for cls in finite if work.members[cls]]
     class_of = tuple(order)
@@ -196,4 +196,4 @@ def _compact(work: _Work) -> Reduced:
     children = tuple(tuple(sorted(number[kid] for kid in work.children[node])) for node in node_of)
     members = tuple(tuple(place[node] for node in work.members[cls]) for cls in class_of)
     graph = EGraph(tuple(work.cost[node] for node in node_of), children, members, tuple(number[root] for root in work.graph.roots))
-    return Reduced(graph, node_of, class_of, work.absorbed, tuple(_must(children, members, range(len(members)))))
+    return Reduced(graph, node_of, class_of, work.absorbed, tuple(_must(children, members, range(len(members)), until)))

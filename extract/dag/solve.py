@@ -13,7 +13,7 @@ from emmy_eq.extract.dag.check import check
 from emmy_eq.extract.dag.egraph import Choice, EGraph, closure, dag_cost, tree_costs
 from emmy_eq.extract.dag.greedy import greedy
 from emmy_eq.extract.dag.improve import improve
-from emmy_eq.extract.dag.incumbent import Incumbent, tree_excess
+from emmy_eq.extract.dag.incumbent import REDUCE, Incumbent, tree_excess
 from emmy_eq.extract.dag.must import below_node, bits
 from emmy_eq.extract.dag.reduce import Reduced, reduce, whole_graph
 
@@ -59,7 +59,7 @@ def extract(graph: EGraph, seconds: float = 10.0, names: Sequence[str] = ()) -> 
     known = Incumbent(graph, best, 0.0, start + seconds)
     sketch(known, whole_graph(graph))
     if not known.done():
-        prove(known, reduce(graph, known.deadline))
+        prove(known, reduce(graph, time.perf_counter() + REDUCE * known.left()))
     cost = check(graph, known.best)
     return Extraction(known.best, cost, min(round_up(graph, known.bound), cost), base, time.perf_counter() - start)
 
