@@ -30,6 +30,7 @@ from emmy_eq.testing.strategies import programs
 
 BATCH = 50  # programs between two looks at the clock and the corpus; every fourth batch has special values
 PATIENCE = 120.0  # seconds for one program, beyond which it counts as a failure: a saturation or search without end
+GRACE = 60.0  # seconds beyond the end for what was just found to become small
 CUBINS = 20  # every so many programs, NVRTC compiles the CUDA too
 
 
@@ -79,7 +80,7 @@ class Fuzzer:
                   phases=(Phase.reuse, Phase.generate, Phase.shrink), report_multiple_bugs=False)  # fmt: skip
         @given(programs(special=special))
         def one(source: Source) -> None:
-            if time.monotonic() > self.until and not found:
+            if time.monotonic() > self.until + (GRACE if found else 0):
                 return
             failure = self.failure(source, special)
             if failure is None or failure.kind in self.known or (found and failure.kind != found[0][1].kind):
@@ -101,6 +102,8 @@ class Fuzzer:
     def smaller(self, source: Source, failure: Failure, special: bool) -> Failure:
         def fails(candidate: Source) -> bool:
             nonlocal failure
+            if time.monotonic() > self.until + GRACE:
+                return False
             new = self.failure(candidate, special)
             if new is None or new.kind != failure.kind:
                 return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from emmy_eq.testing.sources import Given, Source
 from emmy_eq.torch_ir import dtype_name
@@ -27,18 +28,21 @@ def shrink(source: Source, fails: Callable[[Source], bool]) -> Source:
 
 def candidates(source: Source) -> Iterator[Source]:
     """Smaller programs, the smallest first."""
+    values = source.evaluate({f"x{n}": x for n, x in enumerate(source.tensors())})
+    for name, _ in source.body:
+        result = f"{name}[0]" if isinstance(values[name], tuple) else name
+        if source.results != (result,):
+            yield pruned(source.inputs, source.body, (result,))
     for result in source.results if len(source.results) > 1 else ():
         yield pruned(source.inputs, source.body, (result,))
     for name, _ in source.body[:-1]:
-        yield from _as_input(source, name)
+        yield from _as_input(source, name, values[name])
     for n in range(len(source.results) if len(source.results) > 2 else 0):
         yield pruned(source.inputs, source.body, source.results[:n] + source.results[n + 1 :])
 
 
-def _as_input(source: Source, name: str) -> Iterator[Source]:
+def _as_input(source: Source, name: str, value: Any) -> Iterator[Source]:
     """``name`` given from outside, where it is one tensor."""
-    scope = dict(zip((f"x{n}" for n in range(len(source.inputs))), source.tensors(), strict=True))
-    value = source.evaluate(scope)[name]
     if isinstance(value, tuple):
         return
     new = f"x{len(source.inputs)}"
