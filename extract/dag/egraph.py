@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 Choice = dict[int, int]  # class -> the node chosen for it
@@ -72,10 +72,11 @@ def cyclic_classes(graph: EGraph, choice: Mapping[int, int]) -> set[int]:
     return set(waits)
 
 
-def tree_costs(graph: EGraph) -> tuple[list[float], Choice]:
+def tree_costs(graph: EGraph, combine: Callable[[Iterable[float]], float] = sum) -> tuple[list[float], Choice]:
     """Knuth's generalization of Dijkstra: the least cost of each class as a tree, and the choice, in the order of derivation.
 
-    A class that has no finite extraction costs infinity and is not in the choice.
+    A class that has no finite extraction costs infinity and is not in the choice.  With ``max`` to combine the children, the cost is
+    that of the dearest path, which no DAG goes below.
     """
     owner, users = graph.owners(), graph.users()
     best = [math.inf] * len(graph.members)
@@ -92,7 +93,7 @@ def tree_costs(graph: EGraph) -> tuple[list[float], Choice]:
         for user in users[cls]:
             waits[user] -= 1
             if waits[user] == 0 and owner[user] not in choice:
-                total = graph.cost[user] + sum(best[child] for child in graph.children[user])
+                total = graph.cost[user] + combine(best[child] for child in graph.children[user])
                 if total < math.inf:
                     heapq.heappush(heap, (total, user))
     return best, choice

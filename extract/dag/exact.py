@@ -18,13 +18,14 @@ from emmy_eq.extract.dag.reduce import Reduced
 
 SHARES = (0.02, 0.15)
 SMALL = 500  # nodes up to which the exact program is tried at once
+BUILD = 5e-5  # seconds a node, that a program takes before its time limit counts
 ROUNDS = 12  # of rows, for one relaxation
 SLICE = 0.3  # of the time left, for one restricted program
 
 
 def search(known: Incumbent, level: Reduced) -> None:
     """Improve the choice and the bound until they meet or time is up; ``level`` holds all choices that may be cheaper."""
-    while not known.done():
+    while not known.done() and known.left() > BUILD * len(level.graph.cost):
         program = Program(level.graph, level.must, known.cost)
         floor, excess = relax(known, program, level, 0.8 * known.left())
         if excess is None:

@@ -24,7 +24,7 @@ def greedy(graph: EGraph) -> Choice:
     order: dict[int, int] = {}
     below: list[int] = []
     total: list[float] = []
-    price = np.zeros(len(graph.members))
+    price = np.zeros(len(graph.members) + 7)  # whole bytes of flags
     choice: Choice = {}
 
     def union(node: int) -> tuple[float, int]:
@@ -49,7 +49,7 @@ def greedy(graph: EGraph) -> Choice:
                 bits ^= 1 << top
             return out
         flags = np.unpackbits(np.frombuffer(bits.to_bytes(-(-bits.bit_length() // 8), "little"), np.uint8), bitorder="little")
-        return float(price[: len(flags)] @ flags[: len(price)])
+        return float(price[: len(flags)][flags.view(bool)].sum())
 
     heap = [(graph.cost[n], n, 0) for n, own in enumerate(owner) if own >= 0 and not graph.children[n] and graph.cost[n] < math.inf]
     heapq.heapify(heap)

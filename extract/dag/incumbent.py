@@ -11,7 +11,7 @@ from emmy_eq.extract.dag.egraph import Choice, EGraph, cyclic_classes, dag_cost,
 from emmy_eq.extract.dag.reduce import Reduced, compose, reduce
 
 CLOSE = 1e-9  # relative difference of costs that counts as none
-REDUCE = 0.3  # of the time left, for a reduction
+REDUCE = 0.4  # of the time left, for a reduction
 
 
 class Incumbent:

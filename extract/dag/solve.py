@@ -56,7 +56,7 @@ def extract(graph: EGraph, seconds: float = 10.0, names: Sequence[str] = ()) -> 
     simple = closure(graph, greedy(graph), graph.roots)
     base = dag_cost(graph, simple)
     best = min(simple, closure(graph, tree, graph.roots), key=lambda choice: dag_cost(graph, choice))
-    known = Incumbent(graph, best, 0.0, start + seconds)
+    known = Incumbent(graph, best, path_cost(graph), start + seconds)
     sketch(known, whole_graph(graph))
     if not known.done():
         prove(known, reduce(graph, time.perf_counter() + REDUCE * known.left()))
@@ -70,9 +70,11 @@ def sketch(known: Incumbent, level: Reduced) -> None:
     seen = 0
     for share in SHARES:
         part = None if known.done() else known.narrow(level, likely, share * known.cost)
-        if part is None or not seen < len(part.graph.cost) <= LARGE:
+        if part is None or len(part.graph.cost) <= seen:
             return
         seen = len(part.graph.cost)
+        if seen > LARGE and share > SHARES[0]:
+            return
         improve(known, part, (0.02 if solver() else 0.2) * known.left())
         if solver():
             from emmy_eq.extract.dag.exact import whole
@@ -92,6 +94,12 @@ def prove(known: Incumbent, small: Reduced) -> None:
 
 def solver() -> bool:
     return importlib.util.find_spec("highspy") is not None
+
+
+def path_cost(graph: EGraph) -> float:
+    """A bound that needs next to no time: the dearest path of some root's cheapest choice."""
+    paths, _ = tree_costs(graph, max)
+    return max(paths[root] for root in graph.roots)
 
 
 def forced_cost(small: Reduced) -> float:
