@@ -1,4 +1,4 @@
-"""The command line: ``emmy-eq compile | run | tune | store | rules | explore | targets``.
+"""The command line, ``emmy-eq COMMAND``.
 
 Every command is a function from parsed options to an exit code.  Heavy modules are imported where they are used, so that
 ``--help`` and a mistyped option answer at once.
@@ -7,6 +7,7 @@ Every command is a function from parsed options to an exit code.  Heavy modules 
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import os
 import sys
@@ -16,18 +17,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from emmy_eq import __version__, progress
 from emmy_eq.errors import EmmyError, InvalidInput
 
 if TYPE_CHECKING:
     from emmy_eq.pipeline import Compiled
     from emmy_eq.rule import Rule
+    from emmy_eq.torch_ir import Program
 
 VIEWS = ("torch", "tensor", "egraph", "loop", "tile", "kernel", "cuda")  # as in emmy_eq.pipeline, which --help need not load
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code: 0 done, 1 the program cannot be compiled or a check failed, 2 bad input."""
-    options = parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    if not words:
+        parser().print_help(sys.stderr)
+        return 2
+    options = parser().parse_args(words)
     try:
         command: Callable[[argparse.Namespace], int] = options.command
         return command(options)
@@ -50,30 +57,37 @@ def failed(text: str, code: int, debug: bool) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="emmy-eq", description="An equality-saturation tensor compiler: PyTorch in, fused CUDA out.")
+    top = argparse.ArgumentParser(
+        prog="emmy-eq",
+        description="An equality-saturation tensor compiler: PyTorch in, fused CUDA out.",
+        epilog="example: emmy-eq compile -c 'torch.softmax(torch.randn(4, 8), -1)' --ir loop",
+    )
+    top.add_argument("--version", action="version", version=f"emmy_eq {__version__}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--debug", action="store_true", help="a traceback with every error")
 
     program = argparse.ArgumentParser(add_help=False)
-    program.add_argument("program", nargs="?", metavar="FILE.py:NAME", help="a function or module in a file (inputs: see --inputs)")
-    program.add_argument("-c", dest="code", metavar="CODE", help="an expression, or statements that end in one; torch and nn are there")
+    program.add_argument("program", nargs="?", metavar="FILE.py:NAME", help="a function or module in a file; see --inputs")
+    program.add_argument("-c", dest="code", metavar="CODE", help="an expression, or statements that end in one; torch, nn and F are there")
     program.add_argument("--inputs", metavar="EXPR", help="tuple of example inputs for FILE.py:NAME (default: example_inputs in the file)")
     program.add_argument("--target", default="sm_90a", help="sm_80, sm_89, sm_90a (default), sm_120, or a name from `emmy-eq targets`")
-    program.add_argument("--accuracy", default="default", help="strict, default or fast")
-    program.add_argument("--place", default="auto", help="auto (default), fuse, cut, or SEAM=fuse|cut,...")
-    program.add_argument("--schedule", metavar="ROW", action="append", help="a row for the one kernel, or 'KERNEL ROW' (repeatable)")
+    program.add_argument("--accuracy", default="default", help="strict (no bit changes), default or fast")
+    program.add_argument("--place", default="auto", help="auto (default), fuse, cut, or SEAM=fuse|cut,... (--ir egraph lists the seams)")
+    program.add_argument(
+        "--schedule", metavar="ROW", action="append", help="for the one kernel, or 'KERNEL ROW' (repeatable; --ir tile prints those in use)"
+    )
     program.add_argument("--rules", metavar="FILE.py", action="append", default=[], help="rules of your own (repeatable)")
     program.add_argument("--json", action="store_true", help="machine-readable output")
 
     add = commands.add_parser
-    compiling = add("compile", parents=[program, common], help="compile and show the result or any IR")
-    compiling.add_argument("--ir", choices=VIEWS, help="show this view")
+    compiling = add("compile", parents=[program, common], help="compile to CUDA and show what was found, or any IR")
+    compiling.add_argument("--ir", choices=VIEWS, help="print this stage of the program only")
     compiling.add_argument("-v", dest="verbose", action="count", default=0, help="rules that fired and seconds; -vv: rewrites as diffs")
     compiling.set_defaults(command=compile_command)
 
-    running = add("run", parents=[program, common], help="compile and execute")
+    running = add("run", parents=[program, common], help="compile and execute, on a GPU or the simulator")
     running.add_argument("--device", choices=("sim", "cuda"), help="default: cuda where there is a GPU, else the simulator")
     running.add_argument("--check", action="store_true", help="compare with float64; exit code 1 if it is off")
     running.add_argument("--bench", action="store_true", help="time eager, torch.compile and this (GPU)")
@@ -89,7 +103,10 @@ def parser() -> argparse.ArgumentParser:
     extracting.set_defaults(command=extract_command)
 
     ruling = add("rules", parents=[common], help="the rewrite rules")
-    ruling.add_argument("action", choices=("list", "show", "check", "suggest", "catalogue"))
+    ruling.add_argument(
+        "action", choices=("list", "show", "check", "suggest", "catalogue"),
+        help="a line each; all about one; test; propose new ones for -c CODE; the text of docs/rules.md",
+    )  # fmt: skip
     ruling.add_argument("name", nargs="?", help="one rule (show needs it)")
     ruling.add_argument("--accuracy", default="fast", help="rules that this accuracy admits (default: all)")
     ruling.add_argument("--json", action="store_true", help="machine-readable output")
@@ -115,7 +132,7 @@ def parser() -> argparse.ArgumentParser:
     tuning.set_defaults(command=tune_command)
 
     storing = add("store", parents=[common], help="the measured times")
-    storing.add_argument("action", choices=("show", "export", "import"))
+    storing.add_argument("action", choices=("show", "export", "import"), help="the best row of each kernel; write lines; read lines")
     storing.add_argument("file", nargs="?", metavar="LINES", help="JSON lines to write or read (default: standard output or input)")
     storing.add_argument("--store", metavar="FILE", help="as for tune")
     storing.add_argument("--json", action="store_true", help="machine-readable output")
@@ -134,6 +151,7 @@ def compile_command(options: argparse.Namespace) -> int:
     if options.ir is not None:
         print(compiled.show(options.ir))
         return 0
+    compiled.cuda  # noqa: B018 (what cannot be generated is said before a summary claims otherwise)
     if options.json:
         print(json.dumps(report.summary(compiled), indent=1))
         return 0
@@ -142,11 +160,12 @@ def compile_command(options: argparse.Namespace) -> int:
 
 
 def run_command(options: argparse.Namespace) -> int:
+    compiled = compiled_from(options)
     from emmy_eq import execute, report
 
-    compiled = compiled_from(options)
     device = options.device or execute.default_device()
-    outcome = execute.run_example(compiled, device, check=options.check, bench=options.bench)
+    with progress.doing("running on the simulator" if device == "sim" else "running"):
+        outcome = execute.run_example(compiled, device, check=options.check, bench=options.bench)
     print(json.dumps(outcome.record(), indent=1) if options.json else report.outcome(outcome))
     return 0 if outcome.passed else 1
 
@@ -182,9 +201,11 @@ def rules_of(files: Sequence[str]) -> tuple[Rule, ...]:
 
 def tune_command(options: argparse.Namespace) -> int:
     """130 after Ctrl-C, as shells have it."""
-    from emmy_eq.codegen.tune import report, tune
-
     compiled = compiled_from(options)
+    from emmy_eq.codegen.tune import report, tune
+    from emmy_eq.execute import require_cuda
+
+    require_cuda("tune")
     plans = [compiled, *compiled.alternatives(options.plans - 1)]
     kernels = [k for plan in plans for k in plan.launched]
     done = tune(kernels, compiled.target, store_path(options), options.rows, options.minutes, options.devices)
@@ -236,16 +257,24 @@ def compiled_from(options: argparse.Namespace) -> Compiled:
     """The program that the options name, captured when first asked for."""
     if (options.code is None) == (options.program is None):
         raise InvalidInput("the program", "give either -c CODE or FILE.py:NAME")
+    if options.code is not None and options.inputs is not None:
+        raise InvalidInput("--inputs", "it is for FILE.py:NAME; -c CODE makes its own tensors")
+    if options.program is not None and not Path(options.program.rpartition(":")[0]).is_file():
+        raise InvalidInput(options.program, "it is not FILE.py:NAME with a file that exists")
+    place, schedule = parse_place(options.place), parse_schedule(options.schedule)
     from emmy_eq.extensions import checked
     from emmy_eq.pipeline import Compiled, Options
     from emmy_eq.torch_ir import capture, capture_code
 
-    own = checked(rules_of(options.rules))
-    settings = Options(options.target, options.accuracy, parse_place(options.place), parse_schedule(options.schedule), own)
-    if options.code is not None:
-        return Compiled(lambda: capture_code(options.code), settings)
-    function, inputs = load(options.program, options.inputs)
-    return Compiled(lambda: capture(function, inputs), settings)
+    settings = Options(options.target, options.accuracy, place, schedule, checked(rules_of(options.rules)))
+
+    def source() -> Program:
+        return capture_code(options.code) if options.code is not None else capture(*load(options.program, options.inputs))
+
+    made = Compiled(source, settings)
+    made.target  # noqa: B018 (an unknown one is said before torch is imported, which takes seconds)
+    made.watch = progress.watch
+    return made
 
 
 def parse_place(text: str) -> dict[str, str] | str:
@@ -254,17 +283,19 @@ def parse_place(text: str) -> dict[str, str] | str:
         if text not in ("auto", "fuse", "cut"):
             raise InvalidInput(f"--place {text}", "it is auto, fuse, cut, or SEAM=fuse|cut with commas between")
         return text
-    pairs = [part.partition("=") for part in text.split(",")]
-    for seam, _, choice in pairs:
-        if choice not in ("fuse", "cut"):
-            raise InvalidInput(f"--place {text}", f"seam {seam!r} can be placed fuse or cut, not {choice!r}")
-    return {seam.strip(): choice for seam, _, choice in pairs}
+    parts = [part.strip() for part in text.split(",")]
+    for part in parts:
+        if not part.endswith(("=fuse", "=cut")):
+            raise InvalidInput(f"--place {text}", f"{part!r} is not SEAM=fuse or SEAM=cut")
+    return {seam: choice for seam, _, choice in (part.rpartition("=") for part in parts)}
 
 
 def parse_schedule(rows: Sequence[str] | None) -> dict[str, str] | str | None:
     """One bare row (its items are KEY=VALUE), or rows that each begin with a kernel's name."""
     if not rows:
         return None
+    if not all(row.strip() for row in rows):
+        raise InvalidInput("--schedule", "it is empty; --ir tile prints the row in use")
     if len(rows) == 1 and "=" in rows[0].split(maxsplit=1)[0]:
         return rows[0]
     named = [row.split(maxsplit=1) for row in rows]
@@ -280,8 +311,6 @@ def load(program: str, inputs: str | None) -> tuple[Callable[..., Any], tuple[An
     import torch
 
     path, _, name = program.rpartition(":")
-    if not Path(path).is_file():
-        raise InvalidInput(program, "it is not FILE.py:NAME with a file that exists")
     sys.path.insert(0, str(Path(path).resolve().parent))
     try:
         scope = runpy.run_path(path)
@@ -321,7 +350,9 @@ def rules_command(options: argparse.Namespace) -> int:
     if options.action == "show" and options.name is None and not own:
         raise InvalidInput("rules show", "say which rule; `emmy-eq rules list` has the names")
     if options.name is not None and options.name not in known:
-        raise InvalidInput(f"rule {options.name!r}", f"the rules are {', '.join(sorted(known))}")
+        near = difflib.get_close_matches(options.name, known, 3, 0.4)
+        hint = f"the nearest names are {', '.join(near)}; " if near else ""
+        raise InvalidInput(f"rule {options.name!r}", f"there is none; {hint}`emmy-eq rules list` has all")
     chosen = (known[options.name],) if options.name is not None else tuple(own.values()) or active(options.accuracy)
     if options.action != "check":
         text = report.rules if options.action == "list" else report.rule
@@ -352,8 +383,8 @@ def suggest_command(options: argparse.Namespace, own: Sequence[Rule]) -> int:
 
 def targets_command(options: argparse.Namespace) -> int:
     from emmy_eq import report
-    from emmy_eq.extract.targets import targets
+    from emmy_eq.extract.targets import UNITS, targets
 
     rows = [report.fields(target) for target in targets().values()]
-    print(json.dumps(rows, indent=1) if options.json else report.records(rows))
+    print(json.dumps(rows, indent=1) if options.json else report.records(rows, UNITS))
     return 0

@@ -61,10 +61,16 @@ def default_device() -> str:
     return "cuda" if torch.cuda.is_available() else "sim"
 
 
+def require_cuda(what: str, instead: str = "") -> None:
+    """Raise `InvalidInput` for ``what`` where torch sees no GPU."""
+    if not torch.cuda.is_available():
+        raise InvalidInput(what, f"there is no CUDA device here (torch {torch.__version__}){instead}")
+
+
 def run_example(compiled: Compiled, device: str, check: bool = False, bench: bool = False) -> Outcome:
     """``device`` is ``sim`` or ``cuda``; an in-place program writes copies of its examples."""
-    if device == "cuda" and not torch.cuda.is_available():
-        raise InvalidInput("--device cuda", f"there is no CUDA device here (torch {torch.__version__}); --device sim runs the simulator")
+    if device == "cuda":
+        require_cuda("--device cuda", "; --device sim runs the simulator")
     if bench and device != "cuda":
         raise InvalidInput("--bench", "only a GPU can be timed; the simulator checks results")
     program = compiled.torch_ir

@@ -68,6 +68,7 @@ class Compiled:
     def __init__(self, source: Callable[[], captured.Program], options: Options, only: tuple[Rule, ...] | None = None) -> None:
         self._source, self.options, self._only = source, options, only
         self.seconds: dict[str, float] = {}
+        self.watch: Callable[[str, bool], None] | None = None
         self._inner: list[float] = []
         self._copies: dict[tuple[str, torch.device], tuple[int, int, torch.Tensor]] = {}
 
@@ -154,7 +155,7 @@ class Compiled:
     def restricted(self, rules: Sequence[Rule]) -> Compiled:
         """The same program under these rules alone."""
         other = Compiled(self._source, self.options, tuple(rules))
-        other.__dict__["terms"] = self.terms
+        other.__dict__["terms"], other.watch = self.terms, self.watch
         return other
 
     def alternatives(self, count: int) -> list[Compiled]:
@@ -166,6 +167,7 @@ class Compiled:
     def _placed(self, place: Mapping[str, str]) -> Compiled:
         other = Compiled(self._source, replace(self.options, place=place, schedule=None), self._only)
         other.__dict__ |= {"terms": self.terms, "egraph": self.egraph}
+        other.watch = self.watch
         return other
 
     @property

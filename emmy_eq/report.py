@@ -9,7 +9,8 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from emmy_eq import loop_ir
-from emmy_eq.text import quantity, table
+from emmy_eq.codegen import schedule
+from emmy_eq.text import count, quantity, table
 
 if TYPE_CHECKING:
     from emmy_eq.execute import Outcome
@@ -74,10 +75,10 @@ def fields(record: Any) -> dict[str, Any]:
     return {name: dict(v) if isinstance(v, Mapping) else v for name, v in values.items()}
 
 
-def records(rows: Sequence[dict[str, Any]]) -> str:
-    """Records side by side: a line a field (a line an entry, where the field is a mapping), a column a record."""
+def records(rows: Sequence[dict[str, Any]], units: Mapping[str, str]) -> str:
+    """Records side by side: a line a field (a line an entry, where the field is a mapping), a column a record; units by field."""
     flat = [dict(_flat(row)) for row in rows]
-    head, *lines = [[key, *(_cell(row.get(key, "-")) for row in flat)] for key in flat[0]]
+    head, *lines = [[key, *(_cell(row.get(key, "-"), units.get(key.split()[0], "")) for row in flat)] for key in flat[0]]
     return table(head, lines)
 
 
@@ -89,14 +90,15 @@ def _flat(row: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             yield key, value
 
 
-def _cell(value: Any) -> str:
-    if isinstance(value, float) or (isinstance(value, int) and not isinstance(value, bool) and value >= 1_000_000):
-        return quantity(value)
-    return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+def _cell(value: Any, unit: str) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return quantity(value, unit) if isinstance(value, float) or unit else str(value)
 
 
 def kernel_records(compiled: Compiled) -> list[dict[str, Any]]:
-    """One record a kernel of the plan, with its modelled cost."""
+    """One record a kernel of the plan: its modelled cost, its schedule row (none, where it writes nothing)."""
+    rows = {tile.name: schedule.show(tile.schedule) for tile in compiled.tile_ir}
     return [
         {
             "name": kernel.name,
@@ -106,6 +108,7 @@ def kernel_records(compiled: Compiled) -> list[dict[str, Any]]:
             "bytes": cost.bytes,
             "microseconds": round(cost.seconds * 1e6, 3),
             "bound": cost.bound,
+            "schedule": rows.get(kernel.name),
         }
         for kernel, cost in ((planned.loops, planned.cost) for planned in compiled.plan.kernels)
     ]
@@ -127,6 +130,7 @@ def summary(compiled: Compiled) -> dict[str, Any]:
 
 def explain(compiled: Compiled, verbose: int = 0) -> str:
     """The kernels as a table, how they were found; 1: rules that matched and seconds; 2: the rewrites that made a difference."""
+    records = kernel_records(compiled)
     kernels = table(
         ["kernel", "identity", "flops", "bytes", "model us", "bound", "operations"],
         [
@@ -134,21 +138,22 @@ def explain(compiled: Compiled, verbose: int = 0) -> str:
                 k["name"], k["identity"][:12], quantity(k["flops"]), quantity(k["bytes"], "B"), f"{k['microseconds']:.1f}", k["bound"],
                 ", ".join(f"{n} {op}" for op, n in k["loop_ops"].items()),
             ]
-            for k in kernel_records(compiled)
+            for k in records
         ],
     )  # fmt: skip
+    schedules = table(["kernel", "schedule row"], [[k["name"], k["schedule"] or "-"] for k in records])
     graph = compiled.egraph.report
     found = (
         f"e-graph: {graph.rows} rows in {graph.classes} classes, {_end(compiled)} in {graph.seconds:.2f} s; "
-        f"search: {len(compiled.plan.met)} plans in {compiled.plan.search_seconds:.2f} s; target {compiled.target}"
+        f"search: {count(len(compiled.plan.met), 'plan')} in {compiled.plan.search_seconds:.2f} s; target {compiled.target}"
     )
-    parts = [kernels, found]
+    parts = [kernels, schedules, found]
     if verbose:
         parts += [_matches(compiled), _seconds(compiled.seconds)]
     if verbose > 1:
-        from emmy_eq.steps import steps
+        from emmy_eq import steps
 
-        parts += [str(step) for step in steps(compiled)]
+        parts.append(steps.show(list(steps.steps(compiled))))
     return "\n\n".join(parts)
 
 
@@ -187,6 +192,5 @@ def plans(compiled: Compiled) -> str:
         for n, m in enumerate(compiled.plan.met, 1)
     ]
     plan = compiled.plan
-    chosen = f"chosen: {len(plan.kernels)} kernels" if len(plan.kernels) != 1 else "chosen: 1 kernel"
     met = table(["plan", "kernels", "bytes", "flops", "model us", "stored between kernels"], rows)
-    return f"{met}\n\n{chosen}, {plan.seconds * 1e6:.1f} us modelled on {compiled.target}"
+    return f"{met}\n\nchosen: {count(len(plan.kernels), 'kernel')}, {plan.seconds * 1e6:.1f} us modelled on {compiled.target}"

@@ -19,6 +19,10 @@ class Timed(Protocol):
     seconds: dict[str, float]
     _inner: list[float]
 
+    @property
+    def watch(self) -> Callable[[str, bool], None] | None:
+        """Is told of each stage that begins (True) or ends (False)."""
+
 
 class stage(Generic[T]):
     """Decorator: the method becomes a read-only attribute; its own seconds go into ``self.seconds[name]``."""
@@ -36,6 +40,8 @@ class stage(Generic[T]):
         if owner is None:
             return self
         sys.setrecursionlimit(max(sys.getrecursionlimit(), _RECURSION))
+        if owner.watch is not None:
+            owner.watch(self._name, True)
         start = time.perf_counter()
         owner._inner.append(0.0)
         try:
@@ -45,5 +51,7 @@ class stage(Generic[T]):
             owner.seconds[self._name] = spent - owner._inner.pop()
             if owner._inner:
                 owner._inner[-1] += spent
+            if owner.watch is not None:
+                owner.watch(self._name, False)
         owner.__dict__[self._name] = value  # found before this (non-data) descriptor from now on
         return value

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+
+_NUMBER = re.compile(r"[-+]?\d[\d.]*(e[-+]?\d+)?( [kMGT]?(B|Hz|FLOP|B/s|FLOP/s|s)?)?")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -17,7 +20,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _is_number(cell: str) -> bool:
-    return cell in ("", "-") or cell[0].isdigit() or (cell[0] in "+-." and cell[1:2].isdigit())
+    return cell in ("", "-", "inf") or _NUMBER.fullmatch(cell) is not None
+
+
+def count(n: int, noun: str) -> str:
+    """``count(1, "plan")`` is ``1 plan``, ``count(2, "plan")`` is ``2 plans``."""
+    return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
 def quantity(value: float, unit: str = "") -> str:

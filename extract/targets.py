@@ -13,6 +13,10 @@ KiB, MiB = 1 << 10, 1 << 20
 _SCALAR = MappingProxyType({"f32": "fma", "f16": "fma", "bf16": "fma", "f64": "fma_f64"})
 
 
+# What stands behind a field's number where it is printed.
+UNITS = {"clock": "Hz", "l2_bytes": "B", "l2_bandwidth": "B/s", "dram_bandwidth": "B/s", "flops": "FLOP/s"}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
     """One GPU.  Rates are peaks at boost clock, a second.

@@ -48,10 +48,14 @@ BAD: dict[str, tuple[list[str], str]] = {
     "place": (["compile", "-c", "torch.randn(4).exp()", "--place", "maybe"], "auto, fuse, cut"),
     "seam": (["compile", "-c", "torch.randn(4).exp()", "--place", "nosuch=cut"], "nosuch"),
     "choice": (["compile", "-c", "torch.randn(4).exp()", "--place", "exp=maybe"], "maybe"),
-    "schedule": (["compile", "-c", "torch.randn(4).exp()", "--schedule", "WORK=t3", "--ir", "tile"], "WORK=t3"),
+    "schedule": (["compile", "-c", "torch.randn(4).exp()", "--schedule", "WORK=t3"], "WORK=t3"),
+    "schedule items": (["compile", "-c", "torch.randn(4).exp()", "--schedule", "WORK=t32 ..."], "WORK= TILE= REDUCE= STAGE= RASTER="),
+    "no schedule": (["compile", "-c", "torch.randn(4).exp()", "--schedule", " "], "--ir tile prints the row in use"),
+    "no seam": (["compile", "-c", "torch.randn(4).exp()", "--place", "exp=cut,"], "'' is not SEAM=fuse or SEAM=cut"),
+    "inputs": (["compile", "-c", "torch.randn(4).exp()", "--inputs", "torch.randn(4)"], "FILE.py:NAME"),
     "schedule names": (["compile", "-c", "torch.randn(4).exp()", "--schedule", "a", "--schedule", "b"], "kernel's name"),
     "file": (["compile", "nosuch.py:f"], "FILE.py:NAME"),
-    "rule": (["rules", "show", "nosuch"], "nosuch"),
+    "rule": (["rules", "show", "factor_sum"], "the nearest names are factor_into_sum"),
     "rule name": (["rules", "show"], "which rule"),
 }
 
@@ -65,6 +69,28 @@ def test_bad_input_is_one_paragraph_and_exit_code_2(case: str, capsys: pytest.Ca
     assert expected in err
     assert "Traceback" not in err
     assert err.strip().count("\n") == 0
+
+
+def test_without_a_command_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys)
+    assert (code, out) == (2, "")
+    assert "explore" in err
+
+
+def test_options_are_judged_before_torch_is_imported() -> None:
+    bad = "'compile', '-c', 'torch.randn(4).exp()', '--target', 'sm_13'"
+    script = f"import sys; from emmy_eq import cli; assert cli.main([{bad}]) == 2; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True)
+
+
+def test_progress_is_for_terminals(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("compile", "-c", "torch.randn(4).exp()")
+    assert run(capsys, *words)[2] == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    _, out, err = run(capsys, *words)
+    assert "e-graph ..." in err
+    assert err.endswith("\r\x1b[K")
+    assert "..." not in out
 
 
 def test_debug_gives_the_traceback() -> None:
@@ -88,6 +114,7 @@ def test_json_has_the_stated_fields(capsys: pytest.CaptureFixture[str]) -> None:
     (kernel,) = record["kernels"]
     assert {"name", "identity", "loop_ops", "flops", "bytes"} <= kernel.keys()
     assert kernel["loop_ops"]["store"] == 1
+    assert kernel["schedule"].startswith("WORK=t")
     assert kernel["bytes"] == 4 * (16 * 64 + 64 * 16 + 16 * 16)
     assert 2 * 16 * 64 * 16 <= kernel["flops"] <= 2 * 16 * 64 * 16 + 16 * 16  # the relu may count
     assert {"rows", "classes", "saturated", "seconds"} <= record["egraph"].keys()

@@ -19,6 +19,10 @@ class Chain:
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._inner: list[float] = []
+        self.watched: list[tuple[str, bool]] = []
+
+    def watch(self, name: str, begins: bool) -> None:
+        self.watched.append((name, begins))
 
     @stage
     def first(self) -> int:
@@ -37,6 +41,7 @@ def test_a_stage_is_timed_without_the_stages_that_it_asks_for() -> None:
     assert chain.seconds["second"] < 0.02
     assert chain.second == 2
     assert list(chain.seconds) == ["first", "second"]
+    assert chain.watched == [("second", True), ("first", True), ("first", False), ("second", False)]
 
 
 NAN, INF = float("nan"), float("inf")
@@ -101,6 +106,11 @@ def test_arrays_keep_every_bit(dtype: str) -> None:
 def test_table_aligns_numbers_right() -> None:
     text = table(["name", "n"], [["a", "1"], ["bcd", "200"]])
     assert text.splitlines() == ["name    n", "----  ---", "a       1", "bcd   200"]
+
+
+def test_words_that_begin_with_a_digit_stay_left() -> None:
+    text = table(["operations", "identity", "bytes"], [["1 add, 2 load", "04f2", "512 B"], ["1 exp", "1062fc89", "25.6 kB"]])
+    assert text.splitlines()[2:] == ["1 add, 2 load  04f2        512 B", "1 exp          1062fc89  25.6 kB"]
 
 
 QUANTITIES = [(4.29e9, "FLOP", "4.29 GFLOP"), (512, "B", "512 B"), (1.5e3, "", "1.5 k"), (0, "", "0")]

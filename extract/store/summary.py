@@ -23,6 +23,8 @@ def kernel_table(store: Store) -> str:
         [r["kernel"][:12], r["target"], r["device"], str(r["rows"]), str(r["marks"]), _us(r["best_us"]), r["best"] or "-"]
         for r in kernel_records(store)
     ]
+    if not rows:
+        return f"No measurements in {store.path}."
     return table(["kernel", "target", "device", "rows", "marks", "best us", "best row"], rows)
 
 
