@@ -121,6 +121,18 @@ def _numpy_not(x: Any) -> Any:
     return np.logical_not(x) if np.asarray(x).dtype == np.bool_ else np.invert(x)
 
 
+def _in_width(a: Any, b: Any) -> Any:
+    return (b >= 0) & (b < 8 * np.asarray(a).dtype.itemsize)
+
+
+def _numpy_shl(a: Any, b: Any) -> Any:
+    return np.where(_in_width(a, b), np.left_shift(a, np.where(_in_width(a, b), b, 0)), 0).astype(np.asarray(a).dtype)
+
+
+def _numpy_shr(a: Any, b: Any) -> Any:
+    return np.right_shift(a, np.where(_in_width(a, b), b, 8 * np.asarray(a).dtype.itemsize - 1)).astype(np.asarray(a).dtype)
+
+
 _INT_FLOORDIV = (
     "({1} == 0 ? 0 : {1} == -1 ? ({T})(0 - ({U}){0}) : {0} / {1} - (({0} % {1} != 0) & (({0} < 0) != ({1} < 0))))"
 )
@@ -206,8 +218,10 @@ _ROWS = (
     Op("or", 2, np.bitwise_or, {"*": "({0} | {1})"}, commutative=True, symbol="|"),
     Op("xor", 2, np.bitwise_xor, {"*": "({0} ^ {1})"}, commutative=True, symbol="^"),
     Op("not", 1, _numpy_not, {"bool": "(!{0})", "*": "(~{0})"}, symbol="~"),
-    Op("shl", 2, np.left_shift, {"*": "({0} << {1})"}, symbol="<<"),
-    Op("shr", 2, np.right_shift, {"*": "({0} >> {1})"}, symbol=">>"),
+    # torch: an amount below 0 or past the width shifts every bit out (C++ leaves it open)
+    Op("shl", 2, _numpy_shl, {"i32": "((unsigned){1} < 32u ? (int)((unsigned){0} << {1}) : 0)",
+       "i64": "((unsigned long long){1} < 64ull ? (long long)((unsigned long long){0} << {1}) : 0)"}, symbol="<<"),
+    Op("shr", 2, _numpy_shr, {"i32": "({0} >> ((unsigned){1} < 32u ? {1} : 31))", "i64": "({0} >> ((unsigned long long){1} < 64ull ? {1} : 63))"}, symbol=">>"),
     Op("where", 3, np.where, {"*": "({0} ? {1} : {2})"}),  # dtype of the last argument; any storage type
 )  # fmt: skip
 

@@ -113,7 +113,11 @@ class _Meter:
     def repeats(self, depends: int, parallel: int, shared: int = SHARED) -> int:
         return ceil(self.points(parallel & ~depends) / shared)
 
-    def settle(self, work: _Work, parallel: int, used: int) -> None:
+    def anew(self, depends: int, folded: int, depth: int) -> int:
+        """How often a fold in two others is computed again: no tile keeps its results over the steps of those that do not change them."""
+        return self.points(folded & ~depends) if depth >= 2 else 1
+
+    def settle(self, work: _Work, parallel: int, used: int, folded: int = 0, depth: int = 0) -> None:
         """Count a block's ``work`` for values that vary along the axes ``used``: what a tile of those needs is shared in the tile."""
         again = self.repeats(used, parallel)
         for bytes_, depends in work.loads:
@@ -121,7 +125,8 @@ class _Meter:
         for let in work.lets:
             if let.name not in self.absorbed:
                 depends = self.depends[let.name]
-                self.count(let.op, let.dtype, self.points(depends) * self.repeats(depends, parallel & used) * again)
+                times = again * self.repeats(depends, parallel & used) * self.anew(depends, folded, depth)
+                self.count(let.op, let.dtype, self.points(depends) * times)
 
     def block(self, body: Sequence[Stmt], parallel: int, folded: int, depth: int) -> _Work:
         """``parallel``, ``folded``: axes of the loops and of the folds around; ``depth``: how many folds."""
@@ -196,7 +201,7 @@ class _Meter:
         if depth and len(self.products) - products < len(stmt.carries):
             # A fold in a fold that is no product has no schedule but a thread a point of the loops around both.
             self.lanes = min(self.lanes, self.points(parallel))
-        self.settle(work, parallel, used)
+        self.settle(work, parallel, used, folded, depth)
         self.settle(self.block(stmt.observer, parallel | bound, folded, depth), parallel, parallel)
 
     def carry(self, carry: Carry, bound: int, parallel: int, folded: int, depth: int) -> None:
@@ -210,19 +215,20 @@ class _Meter:
             self.absorbed.add(arg)  # the multiplication is part of the product
             return
         op = monoids()[carry.name].combine if carry.kind == "monoid" else "maximum"
-        self.count(op, carry.dtypes[0], self.points(depends) * self.repeats(depends, parallel))
+        self.count(op, carry.dtypes[0], self.points(depends) * self.repeats(depends, parallel) * self.anew(depends, folded, depth))
 
     def twist(self, carry: Carry, bound: int, parallel: int, folded: int, depth: int) -> None:
         key, *sums = carry.args
         scores = self.depends[key] | bound
-        points = self.points(scores) * self.repeats(scores, parallel)
+        points = self.points(scores) * self.repeats(scores, parallel) * self.anew(scores, folded, depth)
         self.count(monoids()[twists()[carry.name].key].combine, carry.dtypes[0], points)
         self.count("sub", carry.dtypes[0], points)
         self.count("exp", carry.dtypes[0], 2 * points)  # the weight, and the rescaling of what was summed so far
         for v in sums:
             if not self.product((key, v), bound, parallel, folded, depth):
                 depends = scores | self.depends[v]
-                self.count("fma", carry.dtypes[0], 2 * self.points(depends) * self.repeats(depends, parallel))
+                points = self.points(depends) * self.repeats(depends, parallel) * self.anew(depends, folded, depth)
+                self.count("fma", carry.dtypes[0], 2 * points)
 
     def product(self, operands: Sequence[str], bound: int, parallel: int, folded: int, depth: int) -> bool:
         """Note a sum of products; False where it is none: an operand must be shared along an axis that the other varies along."""
@@ -231,7 +237,7 @@ class _Meter:
         if not (da & ~db & around and db & ~da & around):
             return False
         depends = da | db | bound
-        points = self.points(depends) * self.repeats(depends, parallel)
+        points = self.points(depends) * self.repeats(depends, parallel) * self.anew(depends, folded, depth)
         unit = self.target.contraction_units.get(self.operand_type(operands), "fma")
         # A product inside a fold is computed by the blocks that the kernel has, a tile at a time.
         outputs = self.points(parallel if depth else depends & parallel)

@@ -9,6 +9,7 @@ from emmy_eq.lower.builder import Builder, Scalar, Value
 from emmy_eq.lower.dtypes import compute_dtype, float_dtype, result_dtype
 from emmy_eq.lower.row import Row
 from emmy_eq.ops import FLOATS
+from emmy_eq.terms import from_bits, to_bits
 
 Operand = Value | Scalar
 
@@ -20,10 +21,17 @@ def compute(b: Builder, x: Operand, dtype: str) -> Operand:
     return b.cast(b.cast(x, dtype), compute_dtype(dtype))
 
 
+def rounded(b: Builder, x: Operand, dtype: str) -> Value:
+    """``x`` in the dtype to compute in, a Python scalar rounded (an integer one wrapped) to ``dtype`` first."""
+    if not isinstance(x, Value):
+        return b.const(from_bits(dtype, to_bits(dtype, x)).item(), compute_dtype(dtype))
+    return b.cast(b.cast(x, dtype), compute_dtype(dtype))
+
+
 def pointwise(b: Builder, op: str, args: tuple[Operand, ...], dtype: str, result: str | None = None) -> Value:
     """``op`` computed in ``dtype``; the result is ``result``, or the op's own."""
-    wide = compute_dtype(dtype)
-    values = [b.const(x, wide) if not isinstance(x, Value) else compute(b, x, dtype) for x in args]
+    taken = compute if dtype in FLOATS else rounded
+    values = [b.const(x, compute_dtype(dtype)) if not isinstance(x, Value) else x for x in (taken(b, x, dtype) for x in args)]
     out = b.apply(op, *values)
     return b.cast(out, result) if result else out
 
@@ -62,6 +70,16 @@ def binary(op: str, to_float: bool = False) -> Row:
     return row
 
 
+def modulo(op: str) -> Row:
+    """A divisor is rounded to the operands' dtype, as torch does here (and not in a division): 0.1 by 0.1 leaves nothing."""
+
+    def row(b: Builder, x: Operand, other: Operand) -> Value:
+        dtype = result_dtype((x, other))
+        return b.cast(b.apply(op, rounded(b, x, dtype), rounded(b, other, dtype)), dtype)
+
+    return row
+
+
 def ignoring_nan(op: str) -> Row:
     """fmax, fmin: NaN only where both are."""
 
@@ -77,8 +95,11 @@ def ignoring_nan(op: str) -> Row:
 
 
 def compare(op: str) -> Row:
+    """Operands meet in their common dtype: 0.1 equals what a 16-bit tensor holds for it."""
+
     def row(b: Builder, x: Operand, other: Operand) -> Value:
-        return pointwise(b, op, (x, other), result_dtype((x, other)))
+        dtype = result_dtype((x, other))
+        return b.apply(op, rounded(b, x, dtype), rounded(b, other, dtype))
 
     return row
 
@@ -313,8 +334,8 @@ def rows() -> dict[str, Row]:
         "aten.copysign.Tensor": binary("copysign", to_float=True), "aten.copysign.Scalar": binary("copysign", to_float=True),
         "aten.fmax.default": ignoring_nan("maximum"), "aten.fmin.default": ignoring_nan("minimum"),
         "aten.atan2.default": binary("atan2", to_float=True),
-        "aten.remainder.Tensor": binary("mod"), "aten.remainder.Scalar": binary("mod"), "aten.remainder.Scalar_Tensor": binary("mod"),
-        "aten.fmod.Tensor": binary("fmod"), "aten.fmod.Scalar": binary("fmod"),
+        "aten.remainder.Tensor": modulo("mod"), "aten.remainder.Scalar": modulo("mod"), "aten.remainder.Scalar_Tensor": modulo("mod"),
+        "aten.fmod.Tensor": modulo("fmod"), "aten.fmod.Scalar": modulo("fmod"),
         "aten.div.Tensor": div, "aten.div.Scalar": div, "aten.div.Tensor_mode": div, "aten.div.Scalar_mode": div,
         "aten.true_divide.Tensor": div, "aten.true_divide.Scalar": div,
         "aten.floor_divide.default": floor_divide, "aten.floor_divide.Scalar": floor_divide,

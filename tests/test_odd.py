@@ -1,0 +1,55 @@
+"""Odd programs through the whole path: what eager gives, or a clear refusal.  Found by trying to break the compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import emmy_eq
+
+I8, U8, I32, I64 = torch.int8, torch.uint8, torch.int32, torch.int64
+HALVES = (torch.float16, torch.bfloat16)
+
+
+def check(f: Callable[..., Any], *inputs: Any, **options: Any) -> None:
+    """To the bit, as eager on the CPU: only for operations that round exactly or not at all."""
+    torch.testing.assert_close(emmy_eq.compile(f, inputs, **options)(*inputs), f(*inputs), rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_a_scalar_compared_with_16_bits_is_rounded_to_them(dtype: torch.dtype) -> None:
+    check(lambda x: (x == 0.1, x >= 0.1, x < 0.1, torch.where(x == 0.1, 1, 0)), torch.tensor([0.1, 0.2]).to(dtype))
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_the_divisor_of_a_remainder_of_16_bits_is_rounded_to_them(dtype: torch.dtype) -> None:
+    check(lambda x: (x.remainder(0.1), torch.fmod(x, 0.1)), torch.tensor([0.1, 0.3, 2.0]).to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [I8, U8])
+def test_a_scalar_wraps_to_the_integers_that_it_meets(dtype: torch.dtype) -> None:
+    check(lambda x: (x < 300, x == 256, x // 300, x % 300, x + 300, x * 257), torch.tensor([0, 43, 44, 100, 127], dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", [I8, U8, torch.int16, I32, I64])
+def test_shifts_by_any_amount(dtype: torch.dtype) -> None:
+    x = torch.tensor([1, 3, 100, 127, 64, 7], dtype=dtype)
+    amount = torch.tensor([0, 3, 7, 31, 64, 33], dtype=dtype)
+    signed = amount if dtype == U8 else -amount
+    check(lambda x, a, s: (x << a, x >> a, (~x) >> a, x << s, (~x) >> s, x << 9), x, amount, signed)
+
+
+def test_a_chain_of_products_and_norms_of_tiny_rows_is_no_nest_of_recomputation() -> None:
+    """Six folds in one another are computed again at every step around them, so they cost more than a launch."""
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    x = torch.linspace(-1, 1, 80).reshape(2, 5, 8)
+    compiled = emmy_eq.compile(layer, (x,))
+    assert max(_folds(k.body) for k in compiled.loop_ir.kernels) <= 4
+    torch.testing.assert_close(compiled(x), layer(x))  # f32 sums of 16 terms: the default tolerances
+
+
+def _folds(body: Any) -> int:
+    return max((_folds(s.body) + (type(s).__name__ == "Fold") for s in body if hasattr(s, "body")), default=0)
