@@ -21,6 +21,7 @@ from emmy_eq.text import table
 from emmy_eq.verify import indices, mutants, shrink
 from emmy_eq.verify.check import check_rule
 from emmy_eq.verify.draws import Abstains
+from emmy_eq.verify.laws import lawful
 from emmy_eq.verify.shrink import Counterexample
 
 INDEX_DRAWS = 200
@@ -44,6 +45,8 @@ def certify(rule: Rule) -> Outcome:
     """All layers on ``rule``, and its mutants where it holds."""
     start = time.perf_counter()
     verdict = check_rule(rule)
+    if verdict.holds:
+        verdict = lawful(rule, verdict)
     if not verdict.holds:
         why = f"{verdict.layer}: {verdict.why}" if verdict.layer else "its guard never held, so nothing was tested"
         found = Certificate(rule.name, certificates.key(rule), verdict.draws, verdict.layers, {}, why)
@@ -66,7 +69,8 @@ def certify_all(
         done[outcome.certificate.rule] = outcome
         progress(f"[{len(done)}/{len(names)}] {outcome.certificate.rule} {outcome.seconds:.1f} s" + ("" if outcome.holds else " REFUTED"))
     found = [done[name] for name in names]
-    certificates.store([o.certificate for o in found if o.certificate.rule in library()])
+    if own := [o.certificate for o in found if o.certificate.rule in library()]:
+        certificates.store(own)
     return found
 
 

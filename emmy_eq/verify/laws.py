@@ -1,0 +1,93 @@
+"""The laws that a twist's row states, as rules of their own: what lets its one pass run in blocks.
+
+The rule of a twist says that a sum of weights is the fold; that the fold may be split, its parts rescaled and added, is the
+row's law (`emmy_eq.ops.Twist`).  Each law goes through the layers that work on draws, with the operands that it holds for:
+a block without any key to rescale by is dropped by the kernels, so that all here are finite, and not 0 where they divide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+
+from emmy_eq import ops
+from emmy_eq.algebra import Axes, Val
+from emmy_eq.rule import Equation, Rounding, Rule, rewrite, rule
+from emmy_eq.verify import floats
+from emmy_eq.verify.check import FLOATS, Verdict, check_on_draws
+from emmy_eq.verify.draws import Values
+from emmy_eq.verify.recorded import calls, record
+
+_FLOATING = {FLOATS: floats.refutes}  # what weighs nothing is infinite, which no field knows
+TWIST_LAW = "L2+ law"
+HOLDS_FOR: Values = "finite and never 0"
+DRAWS = 20
+
+
+@cache
+def laws(twist: str) -> tuple[Rule, ...]:
+    """The laws of that row."""
+    row = ops.twists()[twist]
+    return (_adjusted(row),) if row.adjust is not None else (_rescaled(row), _nothing(row))
+
+
+def laws_of(tested: Rule) -> Iterator[Rule]:
+    """The laws of the twists that a rule's sides name."""
+    for name in sorted({str(c.args[1]) for c in calls(record(tested), "_twist")}):
+        yield from laws(name)
+
+
+def lawful(tested: Rule, so_far: Verdict) -> Verdict:
+    """``so_far``, unless a law of the rule's twists is refuted."""
+    chosen = tuple(laws_of(tested))
+    for law in chosen:
+        if not (found := verdict(law)).holds:
+            return replace(found, rule=tested.name, draws=so_far.draws, layer=f"{TWIST_LAW} {law.name}, {found.layer}")
+    return replace(so_far, layers={**so_far.layers, TWIST_LAW: f"{DRAWS} draws"}) if chosen else so_far
+
+
+@cache
+def verdict(law: Rule) -> Verdict:
+    return check_on_draws(law, DRAWS, values=HOLDS_FOR, using=None if law.args[1:] else _FLOATING)
+
+
+def _rescaled(row: ops.Twist) -> Rule:
+    @rule(Rounding.REASSOCIATES, name=f"blocks_of_{row.name}")
+    def blocks(s: Val, t: Val, v: Val, w: Val, k: Axes, j: Axes) -> Equation:
+        """Two blocks, each weighted by its own key, rescale to their common key and add up."""
+        s, t = (abs(s), abs(t)) if row.magnitudes else (s, t)
+        left, right = s.reduce(row.key, k), t.reduce(row.key, j)
+        top = left.call(ops.monoids()[row.key].combine, right)
+        whole = (row.weight(s, top) * v).sum(k) + (row.weight(t, top) * w).sum(j)
+        parts = (row.weight(s, left) * v).sum(k) * row.rescale(left, top) + (row.weight(t, right) * w).sum(j) * row.rescale(right, top)
+        return rewrite(whole, parts, when=(s.free_of(j), t.free_of(k)))
+
+    return blocks
+
+
+def _nothing(row: ops.Twist) -> Rule:
+    @rule(Rounding.REASSOCIATES, name=f"nothing_in_{row.name}")
+    def nothing(m: Val) -> Equation:
+        """What does not count weighs nothing against any key."""
+        m = abs(m) if row.magnitudes else m
+        return rewrite(row.weight(m.like(row.nothing("f32")), m), m.like(0.0))
+
+    return nothing
+
+
+def _adjusted(row: ops.Twist) -> Rule:
+    adjust = row.adjust
+    assert adjust is not None
+
+    @rule(Rounding.REASSOCIATES, name=f"blocks_of_{row.name}")
+    def blocks(s: Val, t: Val, k: Axes, j: Axes) -> Equation:
+        """The sums of two blocks, each about its own centre, adjust to the common centre and add up."""
+        left, right, n, m = s.reduce(row.key, k), t.reduce(row.key, j), s.count(k), t.count(j)
+        both = row.centre(left.call(ops.monoids()[row.key].combine, right), n + m)
+        own, other = row.centre(left, n), row.centre(right, m)
+        whole = row.weight(s, both).sum(k) + row.weight(t, both).sum(j)
+        parts = adjust(row.weight(s, own).sum(k), own, both, n) + adjust(row.weight(t, other).sum(j), other, both, m)
+        return rewrite(whole, parts, when=(s.free_of(j), t.free_of(k)))
+
+    return blocks
