@@ -130,9 +130,10 @@ def _renamed(first: Sequence[Output], second: Sequence[Output], axes: AxisTable)
         return None
     to = dict(zip(other.axes, wide.axes, strict=True))
     to = {old: new for old, new in to.items() if old != new}
-    news = reduce(or_, (a.bit for a in to.values()), 0)
+    olds, news = reduce(or_, (a.bit for a in to), 0), reduce(or_, (a.bit for a in to.values()), 0)
     for v in tm.topological([o.val for o in second]):
-        if _names(v, axes) & news:
+        counts = v.op == "argreduce" and v.attr[1] & (v.attr[1] - 1)  # in the order of its axes' ids, which may become another
+        if _names(v, axes) & (news | (olds if counts else 0)):
             return None
     return [Output(o.buffer, _rebuilt(o.val, axes, to, {}), tuple(to.get(a, a) for a in o.axes)) for o in second]
 
@@ -151,7 +152,7 @@ def _names(v: Val, axes: AxisTable) -> int:
 
 
 def _rebuilt(root: Val, axes: AxisTable, to: Mapping[Axis, Axis], made: Mapping[str, Val]) -> Val:
-    """``root`` with free axes renamed (the new ones are not used in it), and with reads of the buffers ``made`` replaced."""
+    """``root`` with axes renamed (the new ones are not used in it), and with reads of the buffers ``made`` replaced."""
     names = {old.name: ix.var(new.name) for old, new in to.items()}
     bits = {old.bit: new.bit for old, new in to.items()}
     out: dict[Val, Val] = {}
@@ -169,7 +170,9 @@ def _rebuilt(root: Val, axes: AxisTable, to: Mapping[Axis, Axis], made: Mapping[
             out[v] = v
         else:
             name, mask = v.attr if v.attr is not None else ("", 0)
-            out[v] = computed(v.op, v.dtype, name, bits.get(mask, mask) if v.op == "scan" else mask, args)
+            # Bound ones too: the row of a norm is folded and walked under one name.
+            renamed = sum(bits.get(a.bit, a.bit) for a in axes.of(mask))
+            out[v] = computed(v.op, v.dtype, name, renamed, args)
     return out[root]
 
 
