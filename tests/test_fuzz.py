@@ -49,6 +49,10 @@ FOUND: dict[str, tuple[str, tuple[Given, ...]]] = {
         "(x0.sum(), x0[:, 1:].exp())",
         (Given((13, 31), "f32", "normal", 0),),
     ),
+    "a merged kernel's renamed axis kept its old name where a fold bound it": (
+        "(torch.take_along_dim(x0, x0.argsort(0), 0), F.layer_norm(x0, (2,)))",
+        (Given((2,), "f32", "normal", 0),),
+    ),
     "sixteen bools were one access": ("x0.all()", (Given((4, 4), "bool", "whole", 0),)),
     "a gather through a view had coordinates beyond the bound that its lowering assumed": (
         "x0.repeat_interleave(4, 0).reshape(4, 4, 1).transpose(0, 1).reshape(16, 1)[x1]",

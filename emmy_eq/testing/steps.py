@@ -82,6 +82,12 @@ _SMOOTH = """
     F.mse_loss({x}, {x} * 0.5)
     F.l1_loss({x}, {x} * 0.5)
     F.smooth_l1_loss({x}, {x} * 0.5)
+    F.binary_cross_entropy_with_logits({x}, {x} * 0 + 0.25)
+    F.kl_div(-{x}.abs(), {x}.abs() * 0.1 + 0.1, reduction='sum')
+    torch.rsub({x}, {y}, alpha=0.3)
+    torch.add({x}, {y}, alpha=0.3)
+    torch.special.expm1({x}.clamp(max=2))
+    {x}.clone().mul_(0.3).add_({y})
 """
 
 _SMOOTH_ALONG = """
@@ -97,6 +103,14 @@ _SMOOTH_ALONG = """
     torch.sqrt({x}.var({D}, correction=0) + 0.1)
     torch.var_mean({x}, {D}, correction=0)[1]
     {x}.norm(dim={D})
+    {x}.std({d}, keepdim={b}) if {n} > 2 else {x} * 0.3
+    torch.std_mean({x} * 1.1, {D}, correction=0)[1]
+    F.normalize({x} + 3, dim={d})
+    F.softmin({x}, {d})
+    torch.softmax({x} * 0.5, {d}, dtype=torch.float32)
+    {x}.mean({d}, keepdim=True) - {x}
+    {x}.logsumexp({d}) - {x}.mean({d})
+    torch.einsum('...i,...i->...', {x}, {y} + {x})
     torch.linalg.vector_norm({x}, 1, {D})
     ({x} * {y}).sum({D}, keepdim={b})
     ({x} - {x}.amax({d}, keepdim=True)).exp().sum({d})
@@ -135,6 +149,10 @@ _EXACT = """
     {x} ** 2
     torch.square({x})
     {x}.contiguous()
+    {x}.clone().fill_(3) + {y}
+    {x}.clone().add_({y} * {i} + {x} * 0)
+    {x}.clone().masked_fill_({m}, {i})
+    {x}.clone().copy_({x} * 2)
     {x}.expand(3, *{x}.shape)
     {x}.expand(*{x}.shape)
     {x}.reshape({w})
@@ -208,6 +226,19 @@ _EXACT_ALONG = """
     {x} - {x}.amax({d}, keepdim=True)
     {x} + {x}.sum({d}, keepdim=True)
     {x} * torch.arange({x}.shape[-1])
+    (lambda t: (t.select({d}, {k}).add_(1), t)[1])({x}.clone())
+    (lambda t: (t.narrow({d}, {k}, 1).zero_(), t)[1])({x}.clone())
+    (lambda t: (t[..., ::2].mul_(2), t)[1])({x}.clone())
+    (lambda t: (t.transpose(0, {d}).flip(0).add_(1), t)[1])({x}.clone())
+    torch.take({x}, {s})
+    {x}.tensor_split(2, {d})[1]
+    {x}.index_copy({d}, torch.arange({n}), {x} * 2)
+    {x}.scatter_reduce({d}, torch.zeros_like({x}, dtype=torch.int64), {x}, 'amax')
+    {x}.tile(2)
+    {x}.swapaxes({d}, -1)
+    {x}.as_strided((2, 1), (1, 1)) if {x}.numel() > 2 else {x} + 2
+    F.interpolate({x}.reshape(1, 1, -1) * 1.0, scale_factor=2)
+    torch.where({x} == {x}.amax({d}, keepdim=True), {x}, {i})
 """
 
 _EXACT_MATRIX = """
@@ -233,6 +264,8 @@ _JUMPS = """
     torch.div({x}, 2, rounding_mode='floor')
     torch.div({x}, 2, rounding_mode='trunc')
     {x} // 3
+    torch.where({x} > 0, {x}, {y})
+    ({x} > {y}).to({x}.dtype)
     {x}.to(torch.int64)
     {x}.to(torch.int32)
 """
@@ -253,13 +286,14 @@ _POSITION = """
     {x}.argmax({d})
     {x}.argmin({d}, keepdim={b})
     {x}.argmax()
-    torch.argsort({x}, {d}, stable=True)
+    torch.argsort({x}, dim={d}, stable=True)
 """
 
 _PAIRS = """
     {x}.max({d})
     {x}.min({d})
-    {x}.sort({d}, stable=True)
+    torch.topk({x}, min(2, {n}), {d})
+    torch.sort({x}, dim={d}, stable=True)
     {x}.cummax({d})
     {x}.cummin({d})
 """
