@@ -34,3 +34,11 @@ def quantity(value: float, unit: str = "") -> str:
         if abs(value) >= factor:
             return f"{value / factor:.3g} {prefix}{unit}".rstrip()
     return f"{value:.3g} {unit}".rstrip()
+
+
+def binary(value: float) -> str:
+    """Bytes with a binary prefix: ``binary(4096)`` is ``4 KiB``."""
+    for factor, prefix in ((1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki")):
+        if abs(value) >= factor:
+            return f"{value / factor:.3g} {prefix}B"
+    return f"{value:.0f} B"

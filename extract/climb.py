@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from emmy_eq import loop_ir
 from emmy_eq.egraph import Saturated
 from emmy_eq.extract import egraph as eg
 from emmy_eq.extract.body import Body, Extractor
 from emmy_eq.extract.cost import cost
 from emmy_eq.extract.egraph import EGraph, Option
 from emmy_eq.extract.loops import build, sketch
-from emmy_eq.extract.merge import Planned
+from emmy_eq.extract.measured import PLAIN, Model
+from emmy_eq.extract.merge import Planned, merge
 from emmy_eq.extract.nest import Output, Unrealisable
 from emmy_eq.extract.targets import Target
 from emmy_eq.ops import itemsize
@@ -40,8 +42,10 @@ class Met:
 class Search:
     """Plans of one saturated program on one target; ``pinned``: class -> ``fuse`` or ``cut``."""
 
-    def __init__(self, sat: Saturated, target: Target, pinned: Mapping[int, str], deadline: float) -> None:
-        self.sat, self.target, self.pinned, self.deadline = sat, target, pinned, deadline
+    def __init__(
+        self, sat: Saturated, target: Target, pinned: Mapping[int, str], deadline: float = float("inf"), model: Model = PLAIN
+    ) -> None:
+        self.sat, self.target, self.pinned, self.deadline, self.model = sat, target, pinned, deadline, model
         self.graph: EGraph = eg.read(sat)
         self.needed: set[int] = {c for c, value in pinned.items() if value == "cut"}  # stored in every plan
         self.roots: dict[Job, list[Result]] = {}
@@ -54,6 +58,7 @@ class Search:
         self.sees: dict[int, frozenset[int]] = {}
         self.kernels: dict[tuple[Job, frozenset[int]], tuple[Planned, frozenset[int]] | None] = {}
         self.met: dict[frozenset[Job], Met] = {}
+        self.stops: dict[frozenset[Job], frozenset[int]] = {}  # what `evaluate` was asked to store, for each of them
 
     def memory_orders(self) -> dict[str, tuple[Axis, ...]]:
         """By buffer: a result's axes, a seam's, or else ascending."""
@@ -117,7 +122,20 @@ class Search:
     def kernel_of(self, outputs: Sequence[Output]) -> Planned:
         """A sketch of the kernel of ``outputs``, with its cost; raises `Unrealisable`."""
         loops = sketch(outputs, self.sat.axes, self.orders)
-        return Planned("+".join(o.buffer for o in outputs), tuple(outputs), loops, cost(loops, self.target))
+        made = Planned("+".join(o.buffer for o in outputs), tuple(outputs), loops, cost(loops, self.target))
+        if not self.model.times:
+            return made
+        normal = build("kernel", outputs, self.sat.axes, self.orders)
+        return replace(made, cost=self.model.settled(made.cost, loop_ir.identity(normal)))
+
+    def merged(self, kernels: Sequence[Planned]) -> list[Planned]:
+        """``kernels`` with those merged that are faster so; what a pin says is stored is read from memory."""
+        pinned = frozenset(self.names[c] for c in self.needed)
+        return merge(kernels, self.kernel_of, self.sat.axes, frozenset(r.name for r in self.sat.results), pinned)
+
+    def made(self) -> list[Planned]:
+        """Every kernel that any plan asked for, before merging."""
+        return [made[0] for made in self.kernels.values() if made is not None]
 
     def finished(self, n: int, kernel: Planned) -> Planned:
         """Kernel number ``n`` in normal form, called after the tensor that its last output is."""
@@ -143,7 +161,7 @@ class Search:
             stop -= {max(spare, key=lambda c: (itemsize(self.sat.dtype[c]), c))}
         if made is None:
             return None
-        self.note(made)
+        self.note(made, stop)
         return self.launch_order(made)
 
     def jobs(self, stop: frozenset[int]) -> Made | None:
@@ -201,7 +219,7 @@ class Search:
                 return cls, mask
         return c, self.sat.free[c]
 
-    def note(self, made: Made) -> None:
+    def note(self, made: Made, stop: frozenset[int]) -> None:
         jobs = frozenset(made)
         kernels = [k for k, _ in made.values()]
         seconds = sum(k.cost.seconds for k in kernels)
@@ -209,6 +227,7 @@ class Search:
             return
         stored = tuple(sorted(self.names[c] for c, mask in made if (c, mask) not in self.roots))
         flops = sum(sum(k.cost.flops.values()) for k in kernels)
+        self.stops[jobs] = stop
         self.met[jobs] = Met(stored, len(kernels), seconds, flops, sum(k.cost.bytes for k in kernels))
 
     def climb(self) -> list[Planned] | None:

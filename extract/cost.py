@@ -32,13 +32,18 @@ SPLIT_STEPS = 256  # steps of a product's fold that are worth a block of their o
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Modelled.  ``bytes`` move between DRAM and L2, ``l2_bytes`` between L2 and the SMs; ``flops`` by unit; ``bound`` is the roof met."""
+    """``bytes`` move between DRAM and L2, ``l2_bytes`` between L2 and the SMs; ``flops`` by unit; ``bound`` is the roof met.
+
+    ``seconds`` are what counts in a choice: ``measured`` ones where they are known, else ``modelled`` ones times the model's correction.
+    """
 
     seconds: float
     bytes: int
     l2_bytes: int
     flops: Mapping[str, int]
     bound: str
+    modelled: float
+    measured: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +283,7 @@ class _Meter:
         # DRAM and L2 carry one stream, so the slower of them is all of it.
         units = [max(roofs["DRAM"], roofs["L2"]), roofs["arithmetic"], roofs["special functions"]]
         seconds = max(units) + (sum(units) - max(units)) * UNHIDDEN
-        return Cost(t.launch_seconds + seconds, bytes_, self.l2, flops, bound)
+        return Cost(t.launch_seconds + seconds, bytes_, self.l2, flops, bound, t.launch_seconds + seconds)
 
     def occupancy(self, work: float) -> float:
         """Share of the machine that ``work`` independent operations keep busy."""

@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from emmy_eq import loop_ir
 from emmy_eq.egraph import Saturated
 from emmy_eq.errors import InvalidInput, Unsupported
 from emmy_eq.extract.climb import Met, Search
-from emmy_eq.extract.merge import Planned, merge
+from emmy_eq.extract.measured import NONE, PLAIN, Model
+from emmy_eq.extract.merge import Planned
 from emmy_eq.extract.targets import Target
 from emmy_eq.terms import AxisTable, InputBuf, Result
 
@@ -30,6 +32,7 @@ class Plan:
     target: Target
     met: tuple[Met, ...]
     search_seconds: float
+    model: Model = PLAIN
 
     @property
     def seconds(self) -> float:
@@ -44,27 +47,39 @@ class Plan:
         return sum(sum(k.cost.flops.values()) for k in self.kernels)
 
 
-def search(sat: Saturated, target: Target, place: Place = "auto", seconds: float = 60.0) -> Plan:
-    """The plan with the least modelled time on ``target``.
+def search(sat: Saturated, target: Target, place: Place = "auto", seconds: float = 60.0, times: Mapping[str, float] = NONE) -> Plan:
+    """The plan that takes the least time on ``target``.
 
     ``place``: ``auto``, ``fuse`` (store only what must be), ``cut`` (store at every cut), or seams pinned to ``fuse`` or ``cut``, as a
     mapping or as text ``SEAM=fuse,...``; the rest is searched.  Raises `InvalidInput` for a name that is no seam.
-    ``seconds`` is a last resort: within it the result depends on the inputs alone.
+    ``seconds`` is a last resort: within it the result depends on the other arguments alone.
+    ``times``: measured seconds by kernel identity.  They count in place of modelled ones, correct the model for the kernels
+    without, and the search is repeated until the plan stays the same.
     """
     start = time.perf_counter()
-    finder = Search(sat, target, pins(sat, place), start + seconds)
+    model = Model(times)
+    known: set[tuple[str, ...]] = set()
+    while True:
+        finder = Search(sat, target, pins(sat, place), start + seconds, model)
+        done = tuple(finder.finished(n, k) for n, k in enumerate(kernels(finder, place)))
+        met = tuple(sorted(finder.met.values(), key=lambda m: (m.seconds, m.stored)))
+        found = Plan(done, sat.results, sat.inputs, sat.axes, target, met, time.perf_counter() - start, model)
+        chosen = tuple(loop_ir.identity(k.loops) for k in done) if times else ()
+        if not times or chosen in known or time.perf_counter() > start + seconds:
+            return found
+        known.add(chosen)
+        model = model.refitted(k.cost for k in finder.made())
+
+
+def kernels(finder: Search, place: Place) -> Sequence[Planned]:
+    """The kernels of the best plan that ``finder`` meets, in launch order; raises `Unsupported` where there is none."""
     if place == "cut":
-        kernels = finder.evaluate(frozenset(finder.graph.cuts))
+        found = finder.evaluate(frozenset(finder.graph.cuts))
     else:
-        kernels = finder.evaluate(frozenset()) if place == "fuse" else finder.climb()
-    if kernels is None:
+        found = finder.evaluate(frozenset()) if place == "fuse" else finder.climb()
+    if found is None:
         raise Unsupported("program", "its values need each other's kernels in a circle; pin fewer seams to cut")
-    if place != "cut":
-        pinned = frozenset(finder.names[c] for c in finder.needed)
-        kernels = merge(kernels, finder.kernel_of, sat.axes, frozenset(r.name for r in sat.results), pinned)
-    met = tuple(sorted(finder.met.values(), key=lambda m: (m.seconds, m.stored)))
-    done = tuple(finder.finished(n, k) for n, k in enumerate(kernels))
-    return Plan(done, sat.results, sat.inputs, sat.axes, target, met, time.perf_counter() - start)
+    return found if place == "cut" else finder.merged(found)
 
 
 def pins(sat: Saturated, place: Place) -> dict[int, str]:
