@@ -19,7 +19,7 @@ from emmy_eq.rules import certificates, library
 from emmy_eq.rules.certificates import Certificate
 from emmy_eq.text import table
 from emmy_eq.verify import indices, mutants, shrink
-from emmy_eq.verify.check import check_rule
+from emmy_eq.verify.check import SOLVER, check_rule
 from emmy_eq.verify.draws import Abstains
 from emmy_eq.verify.laws import lawful
 from emmy_eq.verify.shrink import Counterexample
@@ -61,7 +61,10 @@ def certify(rule: Rule) -> Outcome:
 def certify_all(
     chosen: Sequence[Rule], files: Sequence[str] = (), progress: Callable[[str], None] = lambda line: None, jobs: int | None = None
 ) -> list[Outcome]:
-    """`certify` for each, in the order given; the library's certificates are stored.  Every process reads the rule ``files`` anew."""
+    """`certify` for each, in the order given, and index expressions with the library; the library's certificates are stored.
+
+    Every process reads the rule ``files`` anew.
+    """
     jobs = min(jobs or os.cpu_count() or 1, len(chosen))
     names = [rule.name for rule in chosen]
     done: dict[str, Outcome] = {}
@@ -71,7 +74,7 @@ def certify_all(
     found = [done[name] for name in names]
     if own := [o.certificate for o in found if o.certificate.rule in library()]:
         certificates.store(own)
-    return found
+    return [*found, certify_indices()] if len(own) > 1 else found
 
 
 def _parallel(names: Sequence[str], files: tuple[str, ...], jobs: int) -> Iterator[Outcome]:
@@ -96,17 +99,21 @@ def _told(smallest: Counterexample | None, guard: str | None) -> str:
     return f"{case}\n{'it would hold where ' + guard if guard is not None else 'no guard that was tried would save it'}"
 
 
-def index_verdict() -> str:
-    """What z3 says of `emmy_eq.index.simplify`, the one rewriter that is no rule; empty where it holds or z3 is missing."""
+def certify_indices() -> Outcome:
+    """z3 on `emmy_eq.index.simplify`, the rewriter of index expressions: a row beside the rules, stored nowhere."""
+    start, why, said = time.perf_counter(), "", "proved"
     try:
-        return indices.simplify_refuted(INDEX_DRAWS) or ""
-    except Abstains:
-        return ""
+        why = indices.simplify_refuted(INDEX_DRAWS) or ""
+    except Abstains as reason:
+        said = f"abstains: {reason}"
+    found = Certificate("index.simplify", "", INDEX_DRAWS, {SOLVER: said}, {}, why and f"{SOLVER}: {why}")
+    return Outcome(found, time.perf_counter() - start)
 
 
 def show(found: Sequence[Outcome]) -> str:
     """A line a rule; then survivors, counterexamples, and the mutation score."""
     lines = [table(["rule", "layers", "draws", "seconds", "mutants", "verdict"], [_row(o) for o in found])]
+    lines.append("layers: " + ", ".join(sorted({name for o in found for name in o.certificate.layers})))
     for o in found:
         if not o.holds:
             lines.append(f"{o.certificate.rule} is refuted by {o.certificate.refuted}\n{indent(o.counterexample, '    ')}")

@@ -46,16 +46,17 @@ class Draw:
 def draws(rule: Rule, seed: int, axes: int = 4, extent: int = 4) -> Iterator[Draw]:
     """Endless draws, the same for the same seed; a rule's guard may not hold for all of them."""
     rng = random.Random(f"{rule.name} {seed}")
-    least = 0 if rule.rounding is Rounding.EXACT else 1  # an empty sum is 0, but not a * 0: see `emmy_eq.egraph.saturate`
+    empty = 0.1 if rule.rounding is Rounding.EXACT else 0.0  # an empty sum is 0, but not a * 0: see `emmy_eq.egraph.saturate`
     while True:
-        extents = tuple(rng.randint(least, extent) for _ in range(axes))
-        args = tuple((name, rng.choice(_CHOICES[kind]) if kind in _CHOICES else _mask(kind, axes, rng)) for name, kind in rule.args)
+        extents = tuple(0 if rng.random() < empty else rng.randint(1, extent) for _ in range(axes))
+        chance = {"axes": 0.3, "val": rng.choice([0.4, 0.8])}  # guards often want sets disjoint; sums over much show their order
+        args = tuple(
+            (name, rng.choice(_CHOICES[kind]) if kind in _CHOICES else _mask(chance.get(kind, 0.5), axes, rng)) for name, kind in rule.args
+        )
         yield Draw(extents, args, rng.choice(_DTYPES), rng.getrandbits(32))
 
 
-def _mask(kind: Kind, axes: int, rng: random.Random) -> int:
-    """An axis is in it with an even chance, for a set of axes less often: guards often want it disjoint."""
-    chance = 0.3 if kind == "axes" else 0.5
+def _mask(chance: float, axes: int, rng: random.Random) -> int:
     return sum(1 << n for n in range(axes) if rng.random() < chance)
 
 
