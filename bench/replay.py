@@ -25,6 +25,7 @@ def main(argv: list[str] | None = None) -> int:
     options.directory.mkdir(parents=True, exist_ok=True)
     rows = []
     for workload in select(options.names):
+        print(f"{workload.name} ...", file=sys.stderr, flush=True)
         for name, text in sources(workload, options.target):
             file = f"{workload.name}.{name}.cu".replace("^", "")
             (options.directory / file).write_text(text)

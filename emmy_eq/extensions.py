@@ -54,15 +54,26 @@ def admitted(accuracy: str) -> tuple[Rule, ...]:
 
 
 def checked(rules: Sequence[Rule]) -> tuple[Rule, ...]:
-    """``rules``, if no draw refutes one; raises `InvalidInput` with the counterexample."""
+    """``rules``, if no draw refutes one; raises `InvalidInput` with the counterexample.  A rule is tested once a process."""
+    for rule in rules:
+        if not isinstance(rule, Rule):
+            raise InvalidInput("rules", f"{rule!r} is no rule; a rule is a function under @rule(...)")
+        why = _refuted(rule)
+        if why is not None:
+            raise InvalidInput(f"rule {rule.name} ({rule.source})", why)
+    return tuple(rules)
+
+
+@cache
+def _refuted(rule: Rule) -> str | None:
     from emmy_eq.verify.check import check_on_draws
 
-    for rule in rules:
-        verdict = check_on_draws(rule, DRAWS)
-        if not verdict.holds:
-            why = f"{verdict.why} where {verdict.counterexample}" if verdict.layer else "its guard never held, so nothing was tested"
-            raise InvalidInput(f"rule {rule.name} ({rule.source})", f"it is not true: {why}" if verdict.layer else why)
-    return tuple(rules)
+    verdict = check_on_draws(rule, DRAWS)
+    if verdict.holds:
+        return None
+    if not verdict.layer:
+        return "its guard never held, so nothing was tested"
+    return f"it is not true: {verdict.why} where {verdict.counterexample}"
 
 
 def _called(where: str, function: Any) -> Sequence[Any]:

@@ -274,12 +274,15 @@ def compile(
     """Compile a function or module for the shapes and dtypes of ``example_inputs``; see `Options` for the rest.
 
     The plan is searched now, kernels are made when first asked for.  Raises `Unsupported` for an operation that has no
-    lowering, `InvalidInput` for an option that has no meaning.
+    lowering, `InvalidInput` for an option that has no meaning, or a rule that a random draw refutes.
     """
+    from emmy_eq.extensions import checked
     from emmy_eq.torch_ir import capture
 
-    made = Compiled(lambda: capture(program, tuple(example_inputs)), Options(target, accuracy, place, schedule, tuple(rules)))
+    made = Compiled(lambda: capture(program, tuple(example_inputs)), Options(target, accuracy, place, schedule, checked(rules)))
     made.loop_ir  # noqa: B018 (computed here, so that what is unsupported is said here)
+    if schedule is not None:
+        made.tile_ir  # noqa: B018 (likewise a row that fits no kernel)
     return made
 
 

@@ -82,8 +82,9 @@ class Program:
         if len(given) != len(names):
             raise InvalidInput("arguments", f"{len(given)} tensors were given for the inputs {', '.join(i.name for i in names)}")
         for i, x in zip(names, given, strict=True):
-            if tuple(x.shape) != i.shape or dtype_name(x.dtype) != i.dtype:
-                raise InvalidInput(f"input {i.name}", f"it is {x.dtype}{list(x.shape)}, but {i.dtype}{list(i.shape)} was compiled for")
+            got = (dtype_name(x.dtype), tuple(x.shape))
+            if got != (i.dtype, i.shape):
+                raise InvalidInput(f"input {i.name}", f"it is {got[0]}{list(got[1])}, but {i.dtype}{list(i.shape)} was compiled for")
         out = {i.name: x for i, x in zip(names, given, strict=True)}
         return out | {i.name: self.values[i.name]() for i in self.inputs if i.constant}
 

@@ -48,6 +48,8 @@ def test_rule() -> None:
     assert exponentials(rules=[exp_of_sum]) == 1
     assert check_rule(exp_of_sum).holds
     assert not check_rule(wrong).holds
+    with pytest.raises(emmy_eq.InvalidInput, match=r"rule wrong .* is not true"):
+        emmy_eq.compile(program, (x, y), rules=[wrong])
 
 
 @torch.library.custom_op("emmy_eq_test::softsign", mutates_args=())
