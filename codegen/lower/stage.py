@@ -115,7 +115,7 @@ def value(e: Engine, name: str, scope: Scope, folded: frozenset[str]) -> Fragmen
     """``name`` in ``scope``, zero beyond the folded axes (as a load is by itself)."""
     v = e.known[name]
     frag = e.value(name, scope)
-    if not isinstance(v.stmt, Let):
+    if isinstance(v.stmt, Load):
         return frag
     return e.masked(frag, {a: scope[a] for a in v.axes if a in folded}, literal(v.dtype, 0))
 
