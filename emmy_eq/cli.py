@@ -93,7 +93,10 @@ def parser() -> argparse.ArgumentParser:
     running.add_argument("--bench", action="store_true", help="time eager, torch.compile and this (GPU)")
     running.set_defaults(command=run_command)
 
-    exploring = add("explore", parents=[program, common], help="the plans that the search met")
+    exploring = add("explore", parents=[program, common], help="the front of plans, and what each cut trades")
+    exploring.add_argument("--html", type=Path, metavar="FILE", help="write a page: plans, kernel graph, seams, IRs side by side")
+    exploring.add_argument("--plot", type=Path, metavar="FILE.png", help="write a picture (needs the extra plot)")
+    exploring.add_argument("--sweep", metavar="n=16,64,...", help="fuse against cut along one size of -c CODE, with the crossover")
     exploring.set_defaults(command=explore_command)
 
     extracting = add("extract", parents=[common], help="the cheapest DAG of a serialized e-graph (egraph-serialize JSON)")
@@ -171,11 +174,32 @@ def run_command(options: argparse.Namespace) -> int:
 
 
 def explore_command(options: argparse.Namespace) -> int:
-    from emmy_eq import report
+    from emmy_eq import explore
+    from emmy_eq.explore import sizes
+    from emmy_eq.explore.plot import plot
 
+    if options.sweep is not None and options.code is None:
+        raise InvalidInput("--sweep", "it changes a size in the text of -c CODE")
     compiled = compiled_from(options)
-    print(json.dumps(report.plan_records(compiled), indent=1) if options.json else report.plans(compiled))
+    swept = explore.sweep(options.code, options.sweep, compiled.options) if options.sweep is not None else None
+    found = explore.study(compiled)
+    if options.json:
+        plans = explore.records(found)
+        print(json.dumps(plans if swept is None else {"plans": plans, "sweep": sizes.record(swept)}, indent=1))
+    else:
+        print("\n\n".join([explore.text(found), *([sizes.text(swept)] if swept is not None else [])]))
+    if options.plot is not None:
+        plot(found, options.plot, swept)
+    if options.html is not None:
+        write(options.html, explore.page(found, options.code or options.program, swept))
     return 0
+
+
+def write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise InvalidInput(str(path), error.strerror or str(error)) from error
 
 
 def explain_command(options: argparse.Namespace) -> int:

@@ -40,7 +40,8 @@ class Options:
     """What a compile may be told.
 
     ``place``: ``auto``, ``fuse``, ``cut``, or seam names mapped to ``fuse`` or ``cut``.  ``schedule``: a row for the one
-    kernel, or kernel names mapped to rows.  ``rules``: added to those that ``accuracy`` admits.
+    kernel, or kernel names mapped to rows.  ``rules``: added to those that ``accuracy`` admits.  ``search_seconds``: the best plan found by
+    then is taken; a search that ends by itself depends on nothing else.
     """
 
     target: str = "sm_90a"
@@ -48,6 +49,7 @@ class Options:
     place: Mapping[str, str] | str = "auto"
     schedule: Mapping[str, str] | str | None = None
     rules: Sequence[Rule] = ()
+    search_seconds: float = 60.0
 
     def __post_init__(self) -> None:
         check_accuracy(self.accuracy)
@@ -105,9 +107,11 @@ class Compiled:
 
     @stage
     def plan(self) -> Plan:
+        from emmy_eq.codegen.tune import stored_times
         from emmy_eq.extract.plan import search
 
-        return search(self.egraph, self.target, self.options.place)
+        options = self.options
+        return search(self.egraph, self.target, options.place, options.search_seconds, stored_times(self.target))
 
     @stage
     def loop_ir(self) -> loops.Program:
@@ -162,11 +166,19 @@ class Compiled:
         """The next best plans that the search met, each a program with every seam pinned."""
         seams = [seam.name for seam in self.egraph.seams]
         met = [m for m in self.plan.met[1:] if set(m.stored) <= set(seams)]
-        return [self._placed({seam: "cut" if seam in m.stored else "fuse" for seam in seams}) for m in met[:count]]
+        return [self.placed({seam: "cut" if seam in m.stored else "fuse" for seam in seams}) for m in met[:count]]
 
-    def _placed(self, place: Mapping[str, str]) -> Compiled:
-        other = Compiled(self._source, replace(self.options, place=place, schedule=None), self._only)
-        other.__dict__ |= {"terms": self.terms, "egraph": self.egraph}
+    def on(self, target: str) -> Compiled:
+        """The same program for another target, from the same saturation."""
+        return self._again(replace(self.options, target=target, schedule=None))
+
+    def placed(self, place: Mapping[str, str] | str) -> Compiled:
+        """The same program with its cuts pinned otherwise, from the same saturation."""
+        return self._again(replace(self.options, place=place, schedule=None))
+
+    def _again(self, options: Options) -> Compiled:
+        other = Compiled(self._source, options, self._only)
+        other.__dict__ |= {"torch_ir": self.torch_ir, "tensor_ir": self.tensor_ir, "terms": self.terms, "egraph": self.egraph}
         other.watch = self.watch
         return other
 

@@ -17,6 +17,7 @@ from emmy_eq.ops import itemsize
 from emmy_eq.text import binary
 
 MOST = 8  # plans of a front: more are not read
+LITTLE = 5e-4  # a change of the flops that is not worth a word
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Trade:
     def __str__(self) -> str:
         """As ``store h: +4 KiB, 15/16 fewer flops, +1 launch, -3.2 us``; the bytes are memory traffic."""
         parts = [f"{'+' if self.bytes >= 0 else '-'}{binary(abs(self.bytes))}"] if self.bytes else []
-        parts += [fewer(*self.flops)] if self.flops[0] != self.flops[1] else []
+        parts += [fewer(*self.flops)] if abs(self.flops[0] - self.flops[1]) >= LITTLE * self.flops[0] else []
         parts += [f"{self.launches:+d} {'launch' if abs(self.launches) == 1 else 'launches'}"] if self.launches else []
         return f"store {self.cut}: {', '.join([*parts, f'{self.seconds * 1e6:+.2f} us'])}"
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import TypeVar
 
 from emmy_eq import loop_ir
 from emmy_eq.codegen import schedule
@@ -10,25 +12,35 @@ from emmy_eq.codegen.schedule import Schedule
 from emmy_eq.codegen.tune.candidates import legal
 from emmy_eq.codegen.tune.software import version
 from emmy_eq.errors import InvalidInput
-from emmy_eq.extract.store import Store, StoreError, best_row, default_path
+from emmy_eq.extract.store import Store, StoreError, best_row, best_times, default_path
 from emmy_eq.extract.targets import Target
+
+T = TypeVar("T")
 
 
 def stored_row(kernel: loop_ir.Kernel, target: Target) -> Schedule | None:
-    """The fastest row that the store knows for ``kernel``; None without a store, or where the row is no longer legal.
-
-    A store that cannot be read does not stop a compile: it is said on stderr.
-    """
-    path = default_path()
-    if path is None or not path.is_file():
-        return None
+    """The fastest row that the store knows for ``kernel``; None without a store, or where the row is no longer legal."""
+    text = _asked(lambda store: best_row(store, loop_ir.identity(kernel), target.name, emmy_eq=version()), None)
     try:
-        with Store(path) as store:
-            text = best_row(store, loop_ir.identity(kernel), target.name, emmy_eq=version())
         row = schedule.parse(text) if text is not None else None
     except InvalidInput:
         return None  # a row of an earlier release's spelling
+    return row if row is not None and legal(kernel, row, target) else None
+
+
+def stored_times(target: Target) -> dict[str, float]:
+    """Seconds of the kernels that the store knows on ``target``, by identity."""
+    return _asked(lambda store: best_times(store, target.name, version()), {})
+
+
+def _asked(question: Callable[[Store], T], otherwise: T) -> T:
+    """What the store answers, or ``otherwise`` without one.  A store that cannot be read does not stop a compile: it is said on stderr."""
+    path = default_path()
+    if path is None or not path.is_file():
+        return otherwise
+    try:
+        with Store(path) as store:
+            return question(store)
     except StoreError as error:
         print(f"emmy_eq: {error}", file=sys.stderr)
-        return None
-    return row if row is not None and legal(kernel, row, target) else None
+        return otherwise

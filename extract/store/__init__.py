@@ -2,6 +2,7 @@
 
 from emmy_eq.extract.store.best import best as best
 from emmy_eq.extract.store.best import best_row as best_row
+from emmy_eq.extract.store.best import best_times as best_times
 from emmy_eq.extract.store.exchange import export_lines as export_lines
 from emmy_eq.extract.store.exchange import import_lines as import_lines
 from emmy_eq.extract.store.record import Key as Key

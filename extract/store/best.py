@@ -27,3 +27,13 @@ def best_row(store: Store, identity: str, target: str, device: str | None = None
     """The fastest row known of kernel ``identity`` on ``device``; None: on any device that ``target`` stands for."""
     found = best([m for m in store.of(identity, target) if device in (None, m.key.device)], emmy_eq)
     return found[0] if found is not None else None
+
+
+def best_times(store: Store, target: str, emmy_eq: str | None = None) -> dict[str, float]:
+    """Seconds of the fastest row of every kernel that was measured for ``target``, by kernel identity."""
+    found: dict[str, list[Measurement]] = {}
+    for m in store.all():
+        if m.key.target == target:
+            found.setdefault(m.key.kernel, []).append(m)
+    rows = {kernel: best(every, emmy_eq) for kernel, every in found.items()}
+    return {kernel: row[1] * 1e-6 for kernel, row in rows.items() if row is not None}

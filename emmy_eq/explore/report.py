@@ -1,0 +1,63 @@
+"""The front as text and as records."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from emmy_eq.explore.studied import Study
+from emmy_eq.extract.front import Candidate
+from emmy_eq.text import binary, quantity, table
+
+HEAD = ("plan", "launches", "DRAM", "L2", "flops", "model us", "measured us", "stored between kernels")
+
+
+def rows(found: Study) -> list[list[str]]:
+    """A row a plan, aligned with `HEAD`; the chosen one has a star."""
+    return [
+        [
+            f"{n}*" if plan.chosen else str(n),
+            str(plan.launches),
+            binary(plan.bytes),
+            binary(plan.l2_bytes),
+            quantity(plan.flops),
+            f"{plan.modelled * 1e6:.2f}",
+            measured(plan),
+            ", ".join(plan.stored) or "nothing",
+        ]
+        for n, plan in enumerate(found.plans, 1)
+    ]
+
+
+def measured(plan: Candidate) -> str:
+    return f"{plan.measured * 1e6:.2f}" if plan.measured is not None else "-"
+
+
+def text(found: Study) -> str:
+    """The front as a table, then what each cut of each plan trades."""
+    seen = f"{len(found.plans)} plans on the front for {found.compiled.target}; * is the one that a compile takes"
+    trades = [(n, trade) for n, plan in enumerate(found.plans, 1) for trade in plan.trades]
+    words = [f"plan {n}: {trade}" for n, trade in trades] or ["No plan stores what it could do without."]
+    return "\n\n".join([table(HEAD, rows(found)), seen, "\n".join(words)])
+
+
+def records(found: Study) -> list[dict[str, Any]]:
+    """One record a plan; times in microseconds."""
+    return [
+        {
+            "chosen": plan.chosen,
+            "kernels": plan.launches,
+            "stored": plan.stored,
+            "bytes": plan.bytes,
+            "l2_bytes": plan.l2_bytes,
+            "flops": plan.flops,
+            "microseconds": round(plan.modelled * 1e6, 3),
+            "measured_us": round(plan.measured * 1e6, 3) if plan.measured is not None else None,
+            "trades": [asdict(trade) | {"words": str(trade)} for trade in plan.trades],
+            "by_kernel": [
+                {"name": k.name, "microseconds": round(k.cost.modelled * 1e6, 3), "bound": k.cost.bound, "flops": dict(k.cost.flops)}
+                for k in plan.kernels
+            ],
+        }
+        for plan in found.plans
+    ]
