@@ -83,6 +83,7 @@ def parser() -> argparse.ArgumentParser:
 
     add = commands.add_parser
     compiling = add("compile", parents=[program, common], help="compile to CUDA and show what was found, or any IR")
+    compiling.add_argument("--targets", metavar="A,B,...", help="the plans for several targets side by side, from one saturation")
     compiling.add_argument("--ir", choices=VIEWS, help="print this stage of the program only")
     compiling.add_argument("-v", dest="verbose", action="count", default=0, help="rules that fired and seconds; -vv: rewrites as diffs")
     compiling.set_defaults(command=compile_command)
@@ -151,6 +152,12 @@ def compile_command(options: argparse.Namespace) -> int:
     from emmy_eq import report
 
     compiled = compiled_from(options)
+    if options.targets is not None:
+        from emmy_eq.explore import targets
+
+        programs = targets.compiled_for(compiled, options.targets)
+        print(json.dumps(targets.records(programs), indent=1) if options.json else targets.text(programs))
+        return 0
     if options.ir is not None:
         print(compiled.show(options.ir))
         return 0

@@ -138,5 +138,6 @@ def fewer(before: int, after: int) -> str:
         return f"{after / max(before, 1):.3g}x the flops"
     share = Fraction(before - after, before)
     near = share.limit_denominator(64)
-    exact = abs(float(near - share)) < 0.002 and 0 < near < 1
+    plain = near.denominator <= 8 or near.numerator == near.denominator - 1
+    exact = plain and abs(float(near - share)) < 0.002 and 0 < near < 1
     return f"{near if exact else f'{100 * float(share):.1f} %'} fewer flops"

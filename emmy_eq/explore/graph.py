@@ -12,7 +12,7 @@ from emmy_eq.ops import itemsize
 from emmy_eq.text import binary
 
 _WIDTH, _HEIGHT = 150, 46  # of a node, in pixels
-_GAP_X, _GAP_Y = 60, 26
+_GAP_X, _GAP_Y = 110, 22
 
 
 def graph(plan: Candidate) -> nx.DiGraph:
