@@ -44,18 +44,28 @@ class Outcome:
 def certify(rule: Rule) -> Outcome:
     """All layers on ``rule``, and its mutants where it holds."""
     start = time.perf_counter()
+    try:
+        found, survivors, told = _certified(rule)
+    except Exception as error:  # a body is anyone's code
+        why = f"evaluating it raised {type(error).__name__}: {error}"
+        found, survivors, told = Certificate(rule.name, certificates.key(rule), 0, {}, {}, why), (), ""
+    return Outcome(found, time.perf_counter() - start, survivors, told)
+
+
+def _certified(rule: Rule) -> tuple[Certificate, tuple[str, ...], str]:
+    """The certificate, what its surviving mutants changed, and the counterexample in words."""
     verdict = check_rule(rule)
     if verdict.holds:
         verdict = lawful(rule, verdict)
     if not verdict.holds:
         why = f"{verdict.layer}: {verdict.why}" if verdict.layer else "its guard never held, so nothing was tested"
-        found = Certificate(rule.name, certificates.key(rule), verdict.draws, verdict.layers, {}, why)
         told = _told(shrink.smallest(rule, verdict), shrink.saving_guard(rule)) if verdict.layer else ""
-        return Outcome(found, time.perf_counter() - start, counterexample=told or str(verdict.counterexample))
+        found = Certificate(rule.name, certificates.key(rule), verdict.draws, verdict.layers, {}, why)
+        return found, (), told or str(verdict.counterexample)
     fates = list(mutants.fates(rule))
     counts = Counter(fate for _, fate in fates)
     found = Certificate(rule.name, certificates.key(rule), verdict.draws, verdict.layers, dict(sorted(counts.items())))
-    return Outcome(found, time.perf_counter() - start, tuple(m.what for m, fate in fates if fate == "survived"))
+    return found, tuple(m.what for m, fate in fates if fate == "survived"), ""
 
 
 def certify_all(

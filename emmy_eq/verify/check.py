@@ -102,7 +102,14 @@ def _speaks(rule: Rule, draw: Draw) -> bool:
 
 def _held(rule: Rule, tries: int, seed: int, values: Values = "any") -> Iterator[Draw]:
     """The draws on which the guard holds."""
-    return (replace(draw, values=values) for draw in islice(draws(rule, seed), tries) if all(modular.residues(rule, draw).when))
+    return (replace(draw, values=values) for draw in islice(draws(rule, seed), tries) if _holds(rule, draw))
+
+
+def _holds(rule: Rule, draw: Draw) -> bool:
+    try:
+        return all(modular.residues(rule, draw).when)
+    except Abstains:
+        return False
 
 
 def _summary(counts: Counter[str]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from emmy_eq.rule import Dtype, Kind, Monoid, Rounding, Rule
+from emmy_eq.verify.space import Abstains as Abstains
 from emmy_eq.verify.space import names
 
 Arg = int | Monoid | Dtype  # the mask of a Val's or an Axes' axes, or a name
@@ -18,10 +19,6 @@ _CHOICES: dict[Kind, tuple[Arg, ...]] = {
     "dtype": tuple(map(Dtype, ("f32", "f64", "f16", "bf16"))),
 }
 _DTYPES = ("f32", "f32", "f64", "f16", "bf16")
-
-
-class Abstains(Exception):
-    """A layer has nothing to say about a rule or a draw; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)

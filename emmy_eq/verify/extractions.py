@@ -51,7 +51,7 @@ class Built(Val):
         return self._make(tm.Val("reduce", (self.val,), (str(monoid), 0), self.val.dtype, self.val.free))  # a rule may be about it
 
     def _scan(self, monoid: Any, k: AxisSet) -> Self:
-        return self._make(tm.scan(str(monoid), self.val, k.mask))
+        return self._make(tm.scan(str(monoid), self.val, 1 << k.only()))
 
     def _twist(self, name: str, v: Self, k: AxisSet) -> Self:
         return self._make(tm.twist(name, self.val, v.val, k.mask))

@@ -77,7 +77,7 @@ class Floats(Val):
         return self._make(named.reduce(monoid, self.value, self._over(k), self.dtype), self.dtype)
 
     def _scan(self, monoid: Any, k: AxisSet) -> Self:
-        return self._make(named.scan(monoid, self.value, self._over(k)), self.dtype)
+        return self._make(named.scan(monoid, self.value, {f"a{k.only()}": self.extents[k.only()]}), self.dtype)
 
     def _twist(self, name: str, v: Self, k: AxisSet) -> Self:
         return self._make(named.twist(name, self.value, v.value, self._over(k), v.dtype), v.dtype)

@@ -12,7 +12,7 @@ import numpy as np
 from emmy_eq.rule import Rule
 from emmy_eq.verify import floats, operands
 from emmy_eq.verify.check import Verdict, check_on_draws
-from emmy_eq.verify.draws import Arg, Draw, Values, draws
+from emmy_eq.verify.draws import Abstains, Arg, Draw, Values, draws
 from emmy_eq.verify.operands import Array, Operands
 from emmy_eq.verify.recorded import Call, Variable, as_rule, record
 from emmy_eq.verify.space import bits, names
@@ -101,7 +101,7 @@ def _case(rule: Rule, draw: Draw, values: Operands, profile: str = "ordinary") -
     """The operands as a counterexample, if they are one."""
     try:
         why = floats.refuted_on(rule, draw, values, profile)
-    except (TypeError, ValueError):
+    except (Abstains, TypeError, ValueError):
         return None
     return Counterexample(draw, values, why) if why is not None else None
 

@@ -15,6 +15,10 @@ import numpy as np
 from emmy_eq.algebra import Axes
 
 
+class Abstains(Exception):
+    """A layer has nothing to say about a rule or a draw; the message says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class AxisSet(Axes):
     """A set of axes of one space; its facts are plain bools."""
@@ -36,6 +40,12 @@ class AxisSet(Axes):
 
     def not_empty(self) -> bool:
         return self.mask != 0
+
+    def only(self) -> int:
+        """The one axis in it; `Abstains` where it has another number of axes, which a scan cannot go along."""
+        if self.mask.bit_count() != 1:
+            raise Abstains("a scan goes along one axis")
+        return bits(self.mask)[0]
 
     def inhabited(self) -> bool:
         return all(self.extents[a] for a in bits(self.mask))
