@@ -28,6 +28,7 @@ help:
 
 # --without-pip and pip --python: a python3 without ensurepip (Debian) is enough.
 $(STAMP): pyproject.toml constraints.txt
+	@echo 'Setting up $(VENV), once: PyTorch and what the tests need (minutes)'
 	$(PYTHON) -m venv --without-pip $(VENV)
 	$(PIP) install $(INSTALL)
 	@touch $@

@@ -6,8 +6,6 @@ import sys
 import time
 from collections.abc import Mapping
 
-from emmy_eq.text import quantity
-
 CODE = """\
 q = torch.randn(2, 32, 16)
 k = torch.randn(2, 48, 16)
@@ -63,8 +61,8 @@ def main() -> int:
     outcome = run_example(program, "sim", check=True)
     done(start)
     show(report.outcome(outcome))
-    stages = [f"{name} {quantity(seconds, 's')}" for name, seconds in program.seconds.items() if name != "import_torch"]
-    say("Seconds by stage: " + ", ".join(stages))
+    stages = [f"{name} {1000 * seconds:.1f}" for name, seconds in program.seconds.items() if name != "import_torch"]
+    say("Milliseconds by stage: " + ", ".join(stages))
     return 0 if outcome.passed else 1
 
 
@@ -80,7 +78,7 @@ def show(text: str, lines: int | None = None) -> None:
     """Indented, and cut after ``lines``."""
     rows = text.splitlines()
     for row in rows[:lines]:
-        print(f"   {row}")
+        print(f"   {row}".rstrip())
     if lines is not None and len(rows) > lines:
         print(f"   ... {len(rows) - lines} more lines")
 

@@ -9,7 +9,6 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from emmy_eq import loop_ir
-from emmy_eq.codegen import schedule
 from emmy_eq.text import count, quantity, table
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ def _cell(value: Any, unit: str) -> str:
 
 def kernel_records(compiled: Compiled) -> list[dict[str, Any]]:
     """One record a kernel of the plan: its modelled cost, its schedule row (none, where it writes nothing)."""
-    rows = {tile.name: schedule.show(tile.schedule) for tile in compiled.tile_ir}
+    rows = {tile.name: str(tile.schedule) for tile in compiled.tile_ir}
     return [
         {
             "name": kernel.name,
