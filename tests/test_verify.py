@@ -47,7 +47,7 @@ def test_only_floats_refute_what_holds_for_reals(wrong: Rule) -> None:
 
 @pytest.mark.parametrize("name", ["merge_sum", "factor_out_of_sum", "divide_last", "drop_round_trip"])
 def test_a_rule_that_rounds_is_not_exact(name: str) -> None:
-    assert check_rule(replace(LIBRARY[name], rounding=Rounding.EXACT)).layer == FLOATS
+    assert check_rule(replace(LIBRARY[name], rounding=Rounding.EXACT)).layer in (ORDER, FLOATS)  # ORDER: an infinity that became NaN
 
 
 @rule(Rounding.EXACT)

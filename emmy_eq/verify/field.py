@@ -65,7 +65,7 @@ class Residue(Val):
         return out
 
     def _scan(self, monoid: Any, k: AxisSet) -> Self:
-        (axis,) = bits(k.mask)
+        axis = k.only()
         steps = self._steps(monoid, axis)
         parts = tuple(np.concatenate(p, axis=1 + axis) for p in zip(*steps, strict=True)) if steps else self.parts
         return self._make(parts, self.dtype, self.mask | k.mask)
@@ -223,6 +223,9 @@ def _float_op(name: str, args: list[Parts], key: int) -> Parts:
     if name == "sigmoid":
         e = _exp(_float_op("neg", args, key), key)
         return _float_op("reciprocal", [tuple((x + 1) % p for x, p in zip(e, PRIMES, strict=False))], key)
+    if name == "tanh":
+        s = _float_op("sigmoid", [tuple(2 * x % p for x, p in zip(args[0], PRIMES, strict=False))], key)
+        return tuple((2 * x - 1) % p for x, p in zip(s, PRIMES, strict=False))
     if name == "pow":
         return _power(args[0], args[1], key)
     if name == "abs":

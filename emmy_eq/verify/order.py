@@ -64,7 +64,7 @@ class Exact(Val):
         return out
 
     def _scan(self, monoid: Any, k: AxisSet) -> Self:
-        (axis,) = bits(k.mask)
+        axis = k.only()
         steps = self._steps(monoid, axis)
         shape = [self.extents[a] if a == axis else n for a, n in enumerate(self.array.shape)]
         return self._make(np.concatenate(steps, axis=axis) if steps else np.broadcast_to(self.array, shape), self.dtype, self.mask | k.mask)
@@ -222,6 +222,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sqrt": _sqrt,
     "rsqrt": lambda a: _div(Fraction(1), _sqrt(a)),
     "sigmoid": lambda a: _div(Fraction(1), 1 + _exp(-a)),
+    "tanh": lambda a: 2 * _div(Fraction(1), 1 + _exp(-2 * a)) - 1,
     "pow": _power,
     "floor": lambda a: Fraction(math.floor(a)) if _finite(a) else a,
     "ceil": lambda a: Fraction(math.ceil(a)) if _finite(a) else a,
