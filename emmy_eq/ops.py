@@ -25,6 +25,7 @@ DTYPES: Mapping[str, np.dtype[Any]] = {
 }  # fmt: skip
 FLOATS = frozenset({"f32", "f64", "f16", "bf16"})
 INTS = frozenset({"i64", "i32", "i16", "i8", "u8"})
+_FLOAT_KINDS = "fV"  # NumPy calls bfloat16 a void
 COMPUTE = frozenset({"f32", "f64", "i64", "i32", "bool"})  # dtypes that arithmetic is done in
 
 Unit = Literal["alu", "fma", "sfu"]
@@ -63,7 +64,7 @@ def _f(f32: str, f64: str | None = None) -> dict[str, str]:
 
 def _numpy_pow(a: Any, b: Any) -> Any:
     """Power; integers wrap, and a negative integer exponent gives 0 unless the base is 1 or -1 (as torch does)."""
-    if np.asarray(a).dtype.kind == "f":
+    if np.asarray(a).dtype.kind in _FLOAT_KINDS:
         return np.power(a, b)
     a, b = np.asarray(a), np.asarray(b)
     magnitude = np.power(a, np.maximum(b, 0))
@@ -74,12 +75,12 @@ def _numpy_pow(a: Any, b: Any) -> Any:
 def _numpy_maximum(a: Any, b: Any) -> Any:
     """NumPy leaves the order of signed zeros open; here 0.0 is above -0.0."""
     out = np.maximum(a, b)
-    return np.where((a == 0) & (b == 0), a + b, out) if np.asarray(out).dtype.kind == "f" else out
+    return np.where((a == 0) & (b == 0), a + b, out) if np.asarray(out).dtype.kind in _FLOAT_KINDS else out
 
 
 def _numpy_minimum(a: Any, b: Any) -> Any:
     out = np.minimum(a, b)
-    return np.where((a == 0) & (b == 0), -(-a - b), out) if np.asarray(out).dtype.kind == "f" else out
+    return np.where((a == 0) & (b == 0), -(-a - b), out) if np.asarray(out).dtype.kind in _FLOAT_KINDS else out
 
 
 def _numpy_sign(x: Any) -> Any:
@@ -95,13 +96,13 @@ def _numpy_floordiv(a: Any, b: Any) -> Any:
 
 def _numpy_mod(a: Any, b: Any) -> Any:
     """Remainder of the sign of the divisor; a float zero keeps the dividend's sign, an integer divisor 0 gives 0."""
-    rest = np.fmod(a, b) if np.asarray(a).dtype.kind == "f" else np.where(b == 0, np.zeros_like(a), np.fmod(a, np.where(b == 0, 1, b)))
+    rest = np.fmod(a, b) if np.asarray(a).dtype.kind in _FLOAT_KINDS else np.where(b == 0, np.zeros_like(a), np.fmod(a, np.where(b == 0, 1, b)))
     return np.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest).astype(np.asarray(a).dtype)
 
 
 def _numpy_truncdiv(a: Any, b: Any) -> Any:
     with np.errstate(all="ignore"):
-        if np.asarray(a).dtype.kind == "f":
+        if np.asarray(a).dtype.kind in _FLOAT_KINDS:
             return np.trunc(np.divide(a, b))
         quotient = np.floor_divide(a, b)
         return quotient + ((np.fmod(a, np.where(b == 0, 1, b)) != 0) & ((a < 0) != (b < 0))).astype(np.asarray(a).dtype)
@@ -119,6 +120,16 @@ def _numpy_sigmoid(x: Any) -> Any:
 
 def _numpy_not(x: Any) -> Any:
     return np.logical_not(x) if np.asarray(x).dtype == np.bool_ else np.invert(x)
+
+
+def _through(dtype: str) -> Callable[[Any], Any]:
+    """Rounding to what ``dtype`` holds."""
+
+    def rounded(x: Any) -> Any:
+        with np.errstate(over="ignore"):
+            return np.asarray(x).astype(DTYPES[dtype]).astype(np.asarray(x).dtype)
+
+    return rounded
 
 
 def _in_width(a: Any, b: Any) -> Any:
@@ -202,6 +213,8 @@ _ROWS = (
     Op("ceil", 1, np.ceil, _f("ceilf({0})")),
     Op("round", 1, np.rint, _f("rintf({0})")),  # half to even
     Op("trunc", 1, np.trunc, _f("truncf({0})")),
+    Op("round_f16", 1, _through("f16"), _f("emmy_f16_to_f32(emmy_f32_to_f16({0}))", "(double)emmy_f16_to_f32(emmy_f32_to_f16((float){0}))"), flops=0),
+    Op("round_bf16", 1, _through("bf16"), _f("emmy_bf16_to_f32(emmy_f32_to_bf16({0}))", "(double)emmy_bf16_to_f32(emmy_f32_to_bf16((float){0}))"), flops=0),
     Op("sign", 1, _numpy_sign, {"f32": "(float)(({0} > 0.0f) - ({0} < 0.0f))", "*": "(({0} > 0) - ({0} < 0))"}),
     Op("copysign", 2, np.copysign, _f("copysignf({0}, {1})")),
     # predicates
@@ -297,7 +310,7 @@ class Twist:
 
 
 def _not_rescaled(m: Any, n: Any) -> Any:
-    raise Unsupported("variance", "its fold is adjusted by a count, which no kernel family does yet")
+    raise Unsupported("variance", "its fold is adjusted by a count, not rescaled")
 
 
 @cache

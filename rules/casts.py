@@ -21,6 +21,36 @@ def _widen_and_back() -> Iterator[Rule]:
         yield widen_and_back
 
 
+def _widen_twice() -> Iterator[Rule]:
+    for narrow in ("f16", "bf16"):
+
+        @rule(Rounding.EXACT, Phase.NORMALIZE, f"widen_{narrow}_twice")
+        def widen_twice(x: Val, narrow: str = narrow) -> Equation:
+            """A number that is wide already widens to the same."""
+            return rewrite(x.cast("f32").cast("f64"), x.cast("f64"), when=x.has_dtype(narrow))
+
+        yield widen_twice
+
+
+def _of_bools() -> Iterator[Rule]:
+    for number in ("i64", "i32", "f32", "f64"):
+
+        @rule(Rounding.EXACT, Phase.NORMALIZE, f"bool_to_{number}_and_back")
+        def back(x: Bool, number: str = number) -> Equation:
+            """0 and 1 are numbers of every type."""
+            return rewrite(x.cast(number).cast("bool"), x, when=x.has_dtype("bool"))
+
+        yield back
+    for number in ("f32", "f64"):
+
+        @rule(Rounding.EXACT, Phase.NORMALIZE, f"bool_to_i64_to_{number}")
+        def over(x: Bool, number: str = number) -> Equation:
+            """0 and 1 need no detour."""
+            return rewrite(x.cast("i64").cast(number), x.cast(number), when=x.has_dtype("bool"))
+
+        yield over
+
+
 @rule(Rounding.EXACT, Phase.NORMALIZE)
 def cast_to_own(x: Val, own: Dtype) -> Equation:
     """A conversion to the value's own dtype changes nothing."""
@@ -40,4 +70,4 @@ def drop_round_trip(x: Val, narrow: Dtype, wide: Dtype) -> Equation:
 
 
 def rules() -> tuple[Rule, ...]:
-    return (*_widen_and_back(), cast_to_own, cast_branches, drop_round_trip)
+    return (*_widen_and_back(), *_widen_twice(), *_of_bools(), cast_to_own, cast_branches, drop_round_trip)

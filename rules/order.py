@@ -1,13 +1,13 @@
-"""Canonical spellings: both orders of what commutes, one of each comparison, units gone.  All bit for bit.
+"""Canonical spellings of arithmetic: both orders of what commutes, units gone, signs outside.  All bit for bit.
 
-Not here, since floats refute them: max(a, b) = max(b, a) (of 0.0 and -0.0 NumPy gives the first), x + 0.0 = x (x may be -0.0),
-x * 0 = 0 and x - x = 0 (x may be infinite or NaN), x / x = 1.
+Not here, since floats refute them: x + 0.0 = x (x may be -0.0), x * 0 = 0 and x - x = 0 (x may be infinite or NaN), x / x = 1,
+-(a - b) = b - a (where a is b, the zeros have two signs).
 """
 
 from __future__ import annotations
 
 from emmy_eq.algebra import Val
-from emmy_eq.rule import Bool, Equation, Phase, Rounding, Rule, rewrite, rule
+from emmy_eq.rule import Equation, Phase, Rounding, Rule, rewrite, rule
 
 
 @rule(Rounding.EXACT, Phase.NORMALIZE)
@@ -20,36 +20,6 @@ def commute_add(a: Val, b: Val) -> Equation:
 def commute_mul(a: Val, b: Val) -> Equation:
     """Multiplication rounds the same number either way."""
     return rewrite(a * b, b * a)
-
-
-@rule(Rounding.EXACT, Phase.NORMALIZE)
-def commute_eq(a: Val, b: Val) -> Equation:
-    """Equality is symmetric."""
-    return rewrite(a.eq(b), b.eq(a))
-
-
-@rule(Rounding.EXACT, Phase.NORMALIZE)
-def maximum_of_same(a: Val) -> Equation:
-    """A value is its own maximum."""
-    return rewrite(a.maximum(a), a)
-
-
-@rule(Rounding.EXACT, Phase.NORMALIZE)
-def minimum_of_same(a: Val) -> Equation:
-    """A value is its own minimum."""
-    return rewrite(a.minimum(a), a)
-
-
-@rule(Rounding.EXACT, Phase.NORMALIZE)
-def greater_as_less(a: Val, b: Val) -> Equation:
-    """One spelling for a strict comparison."""
-    return rewrite(a.gt(b), b.lt(a))
-
-
-@rule(Rounding.EXACT, Phase.NORMALIZE)
-def greater_equal_as_less_equal(a: Val, b: Val) -> Equation:
-    """One spelling for a comparison."""
-    return rewrite(a.ge(b), b.le(a))
 
 
 @rule(Rounding.EXACT, Phase.NORMALIZE)
@@ -95,20 +65,44 @@ def negate_factor(a: Val, b: Val) -> Equation:
 
 
 @rule(Rounding.EXACT, Phase.NORMALIZE)
-def where_same(c: Bool, a: Val) -> Equation:
-    """A choice between equal values is no choice."""
-    return rewrite(c.where(a, a), a)
+def multiply_by_minus_one(a: Val) -> Equation:
+    """A product with -1 flips the sign."""
+    return rewrite(a * -1.0, -a)
 
 
 @rule(Rounding.EXACT, Phase.NORMALIZE)
-def where_not(c: Bool, a: Val, b: Val) -> Equation:
-    """A negated condition swaps the branches."""
-    return rewrite(c.call("not").where(a, b), c.where(b, a))
+def one_over(a: Val) -> Equation:
+    """A reciprocal is defined as this quotient."""
+    return rewrite(1.0 / a, a.reciprocal())
+
+
+@rule(Rounding.EXACT, Phase.NORMALIZE)
+def subtract_negation(a: Val, b: Val) -> Equation:
+    """Subtracting a negation adds."""
+    return rewrite(a - (-b), a + b)
+
+
+@rule(Rounding.EXACT, Phase.NORMALIZE)
+def negate_dividend(a: Val, b: Val) -> Equation:
+    """A sign leaves a quotient."""
+    return rewrite((-a) / b, -(a / b))
+
+
+@rule(Rounding.EXACT, Phase.NORMALIZE)
+def magnitude_of_negation(a: Val) -> Equation:
+    """A magnitude has no sign."""
+    return rewrite(abs(-a), abs(a))
+
+
+@rule(Rounding.EXACT, Phase.NORMALIZE)
+def magnitude_twice(a: Val) -> Equation:
+    """A magnitude is its own."""
+    return rewrite(abs(abs(a)), abs(a))
 
 
 def rules() -> tuple[Rule, ...]:
     return (
-        commute_add, commute_mul, commute_eq, maximum_of_same, minimum_of_same, greater_as_less,
-        greater_equal_as_less_equal, multiply_by_one, divide_by_one, add_negative_zero, subtract_zero, negate_twice, add_negation,
-        negate_factor, where_same, where_not,
+        commute_add, commute_mul, multiply_by_one, divide_by_one, add_negative_zero, subtract_zero, negate_twice, add_negation,
+        negate_factor, multiply_by_minus_one, one_over, subtract_negation, negate_dividend, magnitude_of_negation,
+        magnitude_twice,
     )  # fmt: skip

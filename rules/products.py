@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from emmy_eq.algebra import Axes, Val
 from emmy_eq.rule import Equation, Rounding, Rule, rewrite, rule
 
@@ -26,16 +28,35 @@ def multiply_by_reciprocal(a: Val, b: Val) -> Equation:
 
 
 @rule(Rounding.CONTRACTS)
-def reciprocal_of_sqrt(a: Val) -> Equation:
-    """The hardware's reciprocal square root rounds once."""
-    return rewrite(a.sqrt().reciprocal(), a.rsqrt())
+def divide_by_divisor(a: Val, b: Val) -> Equation:
+    """A product with a reciprocal is a quotient, which rounds once less."""
+    return rewrite(a * b.reciprocal(), a / b)
 
 
-@rule(Rounding.CONTRACTS)
-def one_over_sqrt(a: Val) -> Equation:
-    """The same, spelled as a quotient."""
-    return rewrite(1.0 / a.sqrt(), a.rsqrt())
+@rule(Rounding.REASSOCIATES)
+def multiply_scales(a: Val, b: Val, c: Val) -> Equation:
+    """Two factors that vary along fewer axes are one, which is computed fewer times; of two constants it is a constant."""
+    return rewrite((a * b) * c, a * (b * c), when=_fewer(a, b, c))
+
+
+@rule(Rounding.REASSOCIATES)
+def divide_scales(a: Val, b: Val, c: Val) -> Equation:
+    """A factor and a divisor that vary along fewer axes are one factor."""
+    return rewrite((a * b) / c, a * (b / c), when=_fewer(a, b, c))
+
+
+@rule(Rounding.REASSOCIATES)
+def add_shifts(a: Val, b: Val, c: Val) -> Equation:
+    """Two addends that vary along fewer axes are one."""
+    return rewrite((a + b) + c, a + (b + c), when=_fewer(a, b, c))
+
+
+def _fewer(a: Val, b: Val, c: Val) -> Any:
+    """Guard: some axis of ``a`` is in neither of the others."""
+    return (a.free - (b.free | c.free)).not_empty()
 
 
 def rules() -> tuple[Rule, ...]:
-    return (raise_constant_factor, divide_last, multiply_by_reciprocal, reciprocal_of_sqrt, one_over_sqrt)
+    return (
+        raise_constant_factor, divide_last, multiply_by_reciprocal, divide_by_divisor, multiply_scales, divide_scales, add_shifts,
+    )  # fmt: skip

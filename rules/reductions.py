@@ -48,6 +48,48 @@ def _repeat() -> Iterator[Rule]:
         yield repeated
 
 
+def _repeat_bools() -> Iterator[Rule]:
+    for monoid in ("any", "all"):
+
+        @rule(Rounding.EXACT, Phase.NORMALIZE, f"{monoid}_of_repeated")
+        def repeated(v: Bool, k: Axes, monoid: str = monoid) -> Equation:
+            """A test of equal values is one test."""
+            other = k - v.free
+            return rewrite(v.reduce(monoid, k), v.reduce(monoid, k & v.free), when=(other.not_empty(), other.inhabited()))
+
+        yield repeated
+
+
+@rule(Rounding.EXACT)
+def any_of_negated(c: Bool, k: Axes) -> Equation:
+    """Some condition fails where not all hold."""
+    return rewrite(c.call("not").reduce("any", k), c.reduce("all", k).call("not"))
+
+
+@rule(Rounding.EXACT)
+def all_of_negated(c: Bool, k: Axes) -> Equation:
+    """All conditions fail where none holds."""
+    return rewrite(c.call("not").reduce("all", k), c.reduce("any", k).call("not"))
+
+
+@rule(Rounding.REASSOCIATES)
+def factor_out_of_amax(a: Val, b: Val, k: Axes) -> Equation:
+    """A factor that does not vary along k leaves the greatest magnitude: that of a normalized row is found beside the norm's own sum."""
+    return rewrite(abs(a * b).max(k), abs(a).max(k) * abs(b), when=b.free_of(k))
+
+
+@rule(Rounding.REASSOCIATES)
+def divide_after_amax(a: Val, b: Val, k: Axes) -> Equation:
+    """A divisor leaves the greatest magnitude as a factor does."""
+    return rewrite(abs(a / b).max(k), abs(a).max(k) / abs(b), when=b.free_of(k))
+
+
+@rule(Rounding.REASSOCIATES)
+def shift_out_of_sum(a: Val, b: Val, k: Axes) -> Equation:
+    """An addend that does not vary along k is counted: the mean of what a bias moved."""
+    return rewrite((a + b).sum(k), a.sum(k) + b * b.count(k), when=(b.free_of(k), k.not_empty()))
+
+
 @rule(Rounding.REASSOCIATES)
 def sum_of_repeated(v: Val, k: Axes) -> Equation:
     """A sum over axes along which nothing varies counts them."""
@@ -101,6 +143,7 @@ def split_low_rank(x: Val, a: Val, b: Val, k: Axes, j: Axes) -> Equation:
 
 def rules() -> tuple[Rule, ...]:
     return (
-        reduce_over_nothing, *_merge(), *_merge_bools(), *_repeat(), sum_of_repeated, factor_out_of_sum, regroup_sum, factor_into_sum,
-        divide_after_sum, sign_of_sum, add_sums, split_low_rank,
+        reduce_over_nothing, *_merge(), *_merge_bools(), *_repeat(), *_repeat_bools(), any_of_negated, all_of_negated, factor_out_of_amax,
+        divide_after_amax, shift_out_of_sum, sum_of_repeated, factor_out_of_sum, regroup_sum, factor_into_sum, divide_after_sum, sign_of_sum,
+        add_sums, split_low_rank,
     )  # fmt: skip
