@@ -53,3 +53,13 @@ def test_a_chain_of_products_and_norms_of_tiny_rows_is_no_nest_of_recomputation(
 
 def _folds(body: Any) -> int:
     return max((_folds(s.body) + (type(s).__name__ == "Fold") for s in body if hasattr(s, "body")), default=0)
+
+
+@pytest.mark.parametrize("narrow", HALVES)
+@pytest.mark.parametrize("wide", [torch.float32, torch.float64])
+def test_a_round_trip_that_the_program_states_rounds(narrow: torch.dtype, wide: torch.dtype) -> None:
+    """The low part of a split in two is what the rounding lost, not 0."""
+    x = torch.tensor([65519.0, 65520.0, -1e6, 1e-8, 6e-8, 0.1, float("nan"), 3.3, -0.0], dtype=wide)
+    check(lambda x: (x.to(narrow).to(wide), x - x.to(narrow).to(wide), x - x.to(narrow), x.to(narrow)), x)
+    check(lambda x: (x.to(narrow).view(3, 3).t().to(wide) * 2, torch.cat([x, x.to(narrow)]), x.to(narrow) == x), x)
+    check(lambda x: x.to(torch.bfloat16).to(torch.float16).to(torch.bfloat16).to(wide), x)

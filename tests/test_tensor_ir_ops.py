@@ -42,6 +42,7 @@ TORCH: dict[str, Callable[..., Any]] = {
     "floordiv": lambda a, b: torch.div(a, b, rounding_mode="floor"), "truncdiv": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
     "mod": torch.remainder, "and": torch.bitwise_and, "or": torch.bitwise_or, "xor": torch.bitwise_xor, "not": torch.bitwise_not,
     "shl": torch.bitwise_left_shift, "shr": torch.bitwise_right_shift,
+    "round_f16": lambda x: x.half().to(x.dtype), "round_bf16": lambda x: x.bfloat16().to(x.dtype),
 }  # fmt: skip
 INTEGER = "add sub mul floordiv truncdiv mod fmod pow neg abs maximum minimum sign eq ne lt le gt ge and or xor not".split()
 FLOAT = [name for name in ops() if name not in ("fma", "where", "and", "or", "xor", "not", "shl", "shr")]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from emmy_eq import index as ix
 from emmy_eq.errors import InvalidInput
 from emmy_eq.index import Idx
-from emmy_eq.ops import ops
+from emmy_eq.ops import FLOATS, ops
 from emmy_eq.tensor_ir import (
     Const,
     Elementwise,
@@ -29,6 +29,7 @@ from emmy_eq.tensor_ir import (
 from emmy_eq.terms import to_bits
 
 Scalar = float | int | bool
+HALVES = frozenset({"f16", "bf16"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,7 @@ class Builder:
         self.prefix = ""
         self.source = ""
         self._known: dict[Node, int] = {}
+        self._stated: set[int] = set()  # narrowings that the program itself asks for
 
     def node(self, value: Value) -> Node:
         return self.nodes[value.node]
@@ -154,6 +156,28 @@ class Builder:
             return self.cast(Value(node.args[0], value.shape, self.nodes[node.args[0]].dtype), dtype)
         return self._add(Elementwise("cast", (value.node,), value.shape, dtype), "cast")
 
+    def convert(self, value: Value, dtype: str) -> Value:
+        """A conversion that the program states.  Narrowed to 16 bits and widened again by such, a value is what the 16 bits
+        hold; the casts around operations are the compiler's own, and rules may drop them."""
+        source = self._narrowed(value) if dtype in FLOATS - HALVES else None
+        if source is not None:
+            return self.cast(source, dtype)
+        out = self.cast(value, dtype)
+        if dtype in HALVES and value.dtype in FLOATS:
+            self._stated.add(out.node)
+        return out
+
+    def _narrowed(self, value: Value) -> Value | None:
+        """``value`` rounded to its own 16 bits, yet wide, where it is a stated narrowing or a view of one."""
+        view = self.node(value)
+        narrow = view.arg if isinstance(view, IndexMap) else value.node
+        node = self.nodes[narrow]
+        if narrow not in self._stated or not isinstance(node, Elementwise):
+            return None
+        source = Value(node.args[0], node.shape, self.nodes[node.args[0]].dtype)
+        out = self.apply(f"round_{value.dtype}", self.convert(source, "f32") if source.dtype in HALVES else source)
+        return self.remap(out, view.index, view.shape) if isinstance(view, IndexMap) else out
+
     def where(self, condition: Value, a: Value | Scalar, b: Value | Scalar) -> Value:
         return self.apply("where", condition, a, b)
 
@@ -192,7 +216,9 @@ class Builder:
         if isinstance(node, Elementwise) and node.op == "cast" and self._is_input(node.args[0]):
             # An input constrains no axis, so each reader converts what it reads.
             read = Value(node.args[0], value.shape, self.nodes[node.args[0]].dtype)
-            return self.cast(self.remap(read, simple, shape), value.dtype)
+            out = self.cast(self.remap(read, simple, shape), value.dtype)
+            self._stated |= {out.node} if value.node in self._stated else set()
+            return out
         return self._add(IndexMap(value.node, simple, shape, value.dtype), "view")
 
     def _is_input(self, n: int) -> bool:

@@ -18,14 +18,14 @@ def compute(b: Builder, x: Operand, dtype: str) -> Operand:
     """``x`` as ``dtype`` and then as the dtype to compute in; a Python scalar is never rounded to 16 bits."""
     if not isinstance(x, Value):
         return x
-    return b.cast(b.cast(x, dtype), compute_dtype(dtype))
+    return b.cast(b.convert(x, dtype), compute_dtype(dtype))
 
 
 def rounded(b: Builder, x: Operand, dtype: str) -> Value:
     """``x`` in the dtype to compute in, a Python scalar rounded (an integer one wrapped) to ``dtype`` first."""
     if not isinstance(x, Value):
         return b.const(from_bits(dtype, to_bits(dtype, x)).item(), compute_dtype(dtype))
-    return b.cast(b.cast(x, dtype), compute_dtype(dtype))
+    return b.cast(b.convert(x, dtype), compute_dtype(dtype))
 
 
 def pointwise(b: Builder, op: str, args: tuple[Operand, ...], dtype: str, result: str | None = None) -> Value:
@@ -234,7 +234,7 @@ def isposinf(limit: float) -> Row:
 
 def where(b: Builder, condition: Value, x: Operand, other: Operand) -> Value:
     dtype = result_dtype((x, other))
-    sides = [b.cast(v, dtype) if isinstance(v, Value) else b.const(v, dtype) for v in (x, other)]
+    sides = [b.convert(v, dtype) if isinstance(v, Value) else b.const(v, dtype) for v in (x, other)]
     return b.where(b.cast(condition, "bool"), *sides)
 
 
@@ -291,15 +291,15 @@ def lerp(b: Builder, x: Value, end: Value, weight: Operand) -> Value:
 
 
 def to_dtype(b: Builder, x: Value, dtype: str | None = None) -> Value:
-    return b.cast(x, dtype or x.dtype)
+    return b.convert(x, dtype or x.dtype)
 
 
 def type_as(b: Builder, x: Value, other: Value) -> Value:
-    return b.cast(x, other.dtype)
+    return b.convert(x, other.dtype)
 
 
 def copy(b: Builder, x: Value, src: Value) -> Value:
-    return b.expand(b.cast(src, x.dtype), x.shape)
+    return b.expand(b.convert(src, x.dtype), x.shape)
 
 
 _UNARY = ("exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh erf sigmoid reciprocal").split()

@@ -28,7 +28,7 @@ def softmax(b: Builder, x: Value, dim: int, dtype: str | None = None, half_to_fl
     out = dtype or ("f32" if half_to_float else float_dtype(x.dtype))
     if not x.rank:
         return b.reshape(softmax(b, b.reshape(x, (1,)), 0, out), ())
-    _, weights, norm = softmax_parts(b, b.cast(b.cast(x, out), compute_dtype(out)), wrap_dim(b.op, dim, x.rank))
+    _, weights, norm = softmax_parts(b, b.cast(b.convert(x, out), compute_dtype(out)), wrap_dim(b.op, dim, x.rank))
     return b.cast(b.apply("div", weights, norm), out)
 
 
@@ -36,7 +36,7 @@ def log_softmax(b: Builder, x: Value, dim: int, dtype: str | None = None, half_t
     out = dtype or ("f32" if half_to_float else float_dtype(x.dtype))
     if not x.rank:
         return b.reshape(log_softmax(b, b.reshape(x, (1,)), 0, out), ())
-    value = b.cast(b.cast(x, out), compute_dtype(out))
+    value = b.cast(b.convert(x, out), compute_dtype(out))
     return b.cast(log_softmax_of(b, value, wrap_dim(b.op, dim, x.rank)), out)
 
 
@@ -48,7 +48,7 @@ def log_softmax_of(b: Builder, x: Value, dim: int) -> Value:
 def safe_softmax(b: Builder, x: Value, dim: int, dtype: str | None = None) -> Value:
     """0 where every entry of the row is -inf."""
     out = dtype or float_dtype(x.dtype)
-    value = b.cast(b.cast(x, out), compute_dtype(out))
+    value = b.cast(b.convert(x, out), compute_dtype(out))
     top, weights, norm = softmax_parts(b, value, wrap_dim(b.op, dim, x.rank))
     return b.cast(b.where(b.apply("eq", top, -math.inf), 0.0, b.apply("div", weights, norm)), out)
 

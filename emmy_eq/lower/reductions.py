@@ -20,7 +20,7 @@ def accumulate(op: str) -> Row:
 
     def row(b: Builder, x: Value, dim: Dims = None, keepdim: bool = False, dtype: str | None = None) -> Value:
         out = dtype or (x.dtype if x.dtype in FLOATS else "i64")
-        value = b.cast(b.cast(x, out), compute_dtype(out))
+        value = b.cast(b.convert(x, out), compute_dtype(out))
         return b.cast(b.reduce(op, value, wrap_dims(b.op, dim, x.rank), keepdim), out)
 
     return row
@@ -30,7 +30,7 @@ def mean(b: Builder, x: Value, dim: Dims = None, keepdim: bool = False, dtype: s
     out = dtype or x.dtype
     if out not in FLOATS:
         raise InvalidInput(b.op, f"the mean of {out} values is not defined without dtype=", b.source)
-    return b.cast(mean_of(b, b.cast(b.cast(x, out), compute_dtype(out)), wrap_dims(b.op, dim, x.rank), keepdim), out)
+    return b.cast(mean_of(b, b.cast(b.convert(x, out), compute_dtype(out)), wrap_dims(b.op, dim, x.rank), keepdim), out)
 
 
 def mean_of(b: Builder, x: Value, over: Sequence[int], keepdim: bool) -> Value:
@@ -164,7 +164,7 @@ def cumulate(op: str) -> Row:
 
     def row(b: Builder, x: Value, dim: int, dtype: str | None = None) -> Value:
         out = dtype or (x.dtype if x.dtype in FLOATS else "i64")
-        value = b.cast(b.cast(x, out), compute_dtype(out))
+        value = b.cast(b.convert(x, out), compute_dtype(out))
         dim = wrap_dim(b.op, dim, x.rank)
         return b.cast(b.scan(op, value, dim) if x.rank else value, out)
 

@@ -290,7 +290,7 @@ def cat(b: Builder, tensors: Sequence[Value], dim: int = 0) -> Value:
     dtype = tensors[0].dtype
     for x in tensors[1:]:
         dtype = promote(dtype, x.dtype)
-    parts = [b.cast(x, dtype) for x in tensors if x.shape != (0,)]
+    parts = [b.convert(x, dtype) for x in tensors if x.shape != (0,)]
     if not parts:
         return b.cast(tensors[0], dtype)
     dim = wrap_dim(b.op, dim, parts[0].rank)
