@@ -1,4 +1,4 @@
-"""What the command line prints of a compiled program: the e-graph, the summary, the plans, the outcome of a run; and of rules."""
+"""What the command line prints of a compiled program: the e-graph, the summary, the outcome of a run; and of rules."""
 
 from __future__ import annotations
 
@@ -174,22 +174,3 @@ def outcome(found: Outcome) -> str:
         times = [[name, f"{t.hot:.2f}", f"{t.cold:.2f}"] for name, t in found.times.items()]
         parts.append(table(["program", "hot us", "cold us"], times))
     return "\n\n".join(parts)
-
-
-def plan_records(compiled: Compiled) -> list[dict[str, Any]]:
-    """The plans that the search looked at, best first."""
-    return [
-        {"kernels": m.kernels, "stored": m.stored, "bytes": m.bytes, "flops": m.flops, "microseconds": round(m.seconds * 1e6, 3)}
-        for m in compiled.plan.met
-    ]
-
-
-def plans(compiled: Compiled) -> str:
-    """A line a plan, best first; the chosen plan may merge kernels of the first line into fewer."""
-    rows = [
-        [str(n), str(m.kernels), quantity(m.bytes, "B"), quantity(m.flops), f"{m.seconds * 1e6:.1f}", ", ".join(m.stored) or "nothing"]
-        for n, m in enumerate(compiled.plan.met, 1)
-    ]
-    plan = compiled.plan
-    met = table(["plan", "kernels", "bytes", "flops", "model us", "stored between kernels"], rows)
-    return f"{met}\n\nchosen: {count(len(plan.kernels), 'kernel')}, {plan.seconds * 1e6:.1f} us modelled on {compiled.target}"
