@@ -14,6 +14,16 @@ so that neighbouring threads touch neighbouring vectors, and a thread's register
     s   steps of a serial loop.  TILE: ``s4``.  REDUCE: ``s`` as many as needed; left out, one step must do.
     r   registers.  t  threads.  w  threads, above every ``t`` part (whole warps).  v  vector lanes.
 
+Where the products are of 16-bit values, a row may give them to the tensor cores, 16 x 8 results and 16 products each at a time:
+
+    WORK=t256 TILE=i0:w2.r4.m16,i1:w4.r4.n8 REDUCE=i2:s.r2.k16 STAGE=3:async RASTER=row
+
+    m16 n8 k16   the axis's part of the tensor core's step, spread over the lanes of a warp as mma.sync demands.  ``w`` and ``r``
+                 are then warps and steps: coordinate ((block*steps + step)*w + warp)*r*16 + reg*16 + row, so a warp's rows are adjacent.
+
+``STAGE`` is how operands come to the threads that share them: ``1:shared``, ``2:shared`` through registers to one or two buffers in
+shared memory; ``2:async`` to ``4:async`` by cp.async into so many buffers, where an operand is loaded as it is, in aligned vectors.
+
 ``RASTER`` is the order in which blocks start.  ``row``: the last axis of the outer loops fastest.  ``g8``: 8 blocks along the
 second last axis with more than one block, then one along the last, so that blocks that run together share operands in L2.
 ``late``: the first axis fastest and all from their ends: under a causal mask the blocks with most keys start first.
@@ -32,7 +42,9 @@ from dataclasses import dataclass
 from emmy_eq.errors import InvalidInput
 
 MAX_THREADS = 1024
-PATHS = ("none", "shared")
+DEPTHS = {"shared": (1, 2), "async": (2, 3, 4)}  # buffers by path
+WARP = 32
+ATOMS = {"m": 16, "n": 8, "k": 16}  # elements of mma.sync's step along each of its axes, for 16-bit operands
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +57,24 @@ class Split:
     threads: int = 1
     slow: bool = False  # the threads are whole warps, spelled w
     vector: int = 1
+    atom: str = ""  # the axis of mma.sync that this is: m, n or k
 
     @property
     def tile(self) -> int:
         """Elements that one step of one block covers."""
-        return self.regs * self.threads * self.vector
+        return self.regs * self.threads * self.vector * ATOMS.get(self.atom, 1)
 
     def __str__(self) -> str:
         parts = [f"b{self.blocks}"] if self.blocks > 1 else []
         if self.steps != 1:
             parts.append(f"s{self.steps}" if self.steps else "s")
-        if self.regs > 1:
-            parts.append(f"r{self.regs}")
-        if self.threads > 1:
-            parts.append(f"{'w' if self.slow else 't'}{self.threads}")
+        regs = [f"r{self.regs}"] if self.regs > 1 else []
+        threads = [f"{'w' if self.slow else 't'}{self.threads}"] if self.threads > 1 else []
+        parts += threads + regs if self.atom else regs + threads
         if self.vector > 1:
             parts.append(f"v{self.vector}")
+        if self.atom:
+            parts.append(f"{self.atom}{ATOMS[self.atom]}")
         return ".".join(parts) or "r1"
 
 
@@ -86,6 +100,11 @@ class Schedule:
 
     def __str__(self) -> str:
         return show(self)
+
+    @property
+    def atoms(self) -> dict[str, str]:
+        """The axes that mma.sync's m, n and k are; empty where tensor cores are not used."""
+        return {s.atom: name for name, s in (*self.tile, *self.reduce) if s.atom}
 
     def split(self, axis: str) -> Split:
         """The split of ``axis``; one that is not named is one element a block (TILE), or one a step (REDUCE)."""
@@ -146,19 +165,22 @@ _FIELD = {"b": "blocks", "s": "steps", "r": "regs", "t": "threads", "w": "thread
 def _split(item: str, spec: str) -> Split:
     found: dict[str, int] = {}
     slow = False
-    for part in spec.split("."):
+    *parts, last = spec.split(".")
+    atom = next((a for a, n in ATOMS.items() if last == f"{a}{n}"), "")
+    for part in parts if atom else (*parts, last):
         match = re.fullmatch(r"([bsrtwv])(\d*)", part)
         if match is None or (not match[2] and match[1] != "s") or _FIELD[match[1]] in found:
-            raise InvalidInput(f"split {item!r}", "its parts are b, s, r, t or w, v with a number, each once, such as s.r4.t32.v4")
+            why = "its parts are b, s, r, t or w, v with a number, each once, such as s.r4.t32.v4; m16, n8, k16 end one"
+            raise InvalidInput(f"split {item!r}", why)
         slow |= match[1] == "w"
         found[_FIELD[match[1]]] = int(match[2] or 0)
-    return Split(**found, slow=slow and found["threads"] > 1)
+    return Split(**found, slow=slow and found["threads"] > 1, atom=atom)
 
 
 def _stage(text: str) -> Stage:
-    match = re.fullmatch(r"([12]):(\w+)", text)
-    if match is None or match[2] not in PATHS[1:]:
-        raise InvalidInput(f"STAGE={text}", f"it is DEPTH:PATH with depth 1 or 2 and path one of {', '.join(PATHS[1:])}")
+    match = re.fullmatch(r"(\d):(\w+)", text)
+    if match is None or int(match[1]) not in DEPTHS.get(match[2], ()):
+        raise InvalidInput(f"STAGE={text}", "it is DEPTH:PATH, with depth 1 or 2 of path shared, 2 to 4 of path async")
     return Stage(int(match[1]), match[2])
 
 
@@ -189,8 +211,26 @@ def check(row: Schedule) -> None:
     digits = 1
     for _, split in row.tile:
         digits *= split.threads
+    if row.atoms:
+        _check_atoms(row, digits)
     if digits > row.threads:
         raise InvalidInput(f"WORK=t{row.threads}", f"TILE needs {digits} threads")
     for name, split in row.reduce:
         if split.threads > row.threads:
             raise InvalidInput(f"split {name}:{split}", f"it needs more than the {row.threads} threads of WORK")
+
+
+def _check_atoms(row: Schedule, warps: int) -> None:
+    """The lanes of every warp belong to the tensor core's step."""
+    for key, axes, legal in (("TILE", row.tile, "mn"), ("REDUCE", row.reduce, "k")):
+        if sorted(s.atom for _, s in axes if s.atom) != sorted(legal):
+            raise InvalidInput(f"{key}={','.join(f'{a}:{s}' for a, s in axes)}", "m16 and n8 stand in TILE, k16 in REDUCE, each once")
+        for name, s in axes:
+            if s.threads > 1 and (not s.slow or s.atom == "k" or key == "REDUCE"):
+                raise InvalidInput(f"split {name}:{s}", "beside m16, n8 and k16 only TILE has threads, in whole warps (w)")
+            if s.atom and s.vector > 1:
+                raise InvalidInput(f"split {name}:{s}", "m16, n8 and k16 have no vector lanes")
+    if row.threads != warps * WARP:
+        raise InvalidInput(f"WORK=t{row.threads}", f"TILE's warps are {warps * WARP} threads")
+    if not row.stage.depth:
+        raise InvalidInput("STAGE", "m16, n8 and k16 read their operands from shared memory")

@@ -166,6 +166,18 @@ def is_product(name: str, known: Mapping[str, Value]) -> bool:
     return isinstance(s, Let) and s.op == "mul" and s.dtype in ("f32", "f64")
 
 
+def halves(name: str, known: Mapping[str, Value]) -> tuple[str, str] | None:
+    """The 16-bit factors of an f32 product of two of one type, each cast exactly to f32: what a tensor core multiplies."""
+    if not is_product(name, known) or known[name].dtype != "f32":
+        return None
+    casts = [known[a].stmt for a in known[name].args]
+    if not all(isinstance(s, Let) and s.op == "cast" for s in casts):
+        return None
+    left, right = (known[a].args[0] for a in known[name].args)
+    types = {known[left].dtype, known[right].dtype}
+    return (left, right) if types in ({"f16"}, {"bf16"}) else None
+
+
 def kind(f: Fold, known: Mapping[str, Value]) -> str:
     """``map``, ``reduction``, ``scan``, ``contraction`` or ``twisted``."""
     if f.is_map:

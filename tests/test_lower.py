@@ -17,6 +17,7 @@ from emmy_eq.ops import DTYPES
 from tests import tile_kernels as kernels
 
 H200 = target("H200")
+ROUNDED = {"float32": 5e-6, "float64": 5e-6, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
@@ -40,18 +41,19 @@ def simulated(kernel: loop_ir.Kernel, row: schedule.Schedule, given: Arrays) -> 
     return [memory[b.name].reshape(b.shape) for b in kernel.outputs]
 
 
-def check(text: str, row: str | schedule.Schedule, given: Arrays | None = None) -> None:
+def check(text: str, row: str | schedule.Schedule, given: Arrays | None = None, roundings: int = 1) -> None:
+    """``roundings``: to 16 bits, on the way to a result of that type."""
     kernel = kernels.kernel(text)
     given = inputs(kernel) if given is None else given
     made = simulated(kernel, schedule.parse(row) if isinstance(row, str) else row, given)
     for got, want in zip(made, loop_ir.run(kernel, given, float64=True), strict=True):
-        if got.dtype.kind != "f":
+        if got.dtype.name not in ROUNDED:
             np.testing.assert_array_equal(got, want)
             continue
         # f32 sums of up to a few thousand terms: about sqrt(n) roundings of 6e-8, of terms as large as the largest result;
-        # one rounding to 16 bits at the end is at most 2**-11 of the result.
-        error = 5e-6 if got.dtype == np.float32 else 2.0**-11
-        np.testing.assert_allclose(got, want, rtol=0, atol=error * np.nanmax(np.abs(want)))
+        # a rounding to 16 bits is at most 2**-11 (f16) or 2**-8 (bf16) of the result, ties included.
+        error = roundings * ROUNDED[got.dtype.name] * np.nanmax(np.abs(want))
+        np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), rtol=0, atol=error)
 
 
 MAPS = [

@@ -150,6 +150,139 @@ kernel matmul_f16(a: f16[{m},{k}], b: bf16[{k},{n}]) -> out: f16[{m},{n}]:
 """
 
 
+def halves(m: int, n: int, k: int, dtype: str = "f16", left: str = "mk", right: str = "kn") -> str:
+    """A product of 16-bit matrices, each stored in either order."""
+    extent, name = {"m": m, "n": n, "k": k}, {"m": "i0", "n": "i1", "k": "i2"}
+    a, b = (",".join(str(extent[x]) for x in order) for order in (left, right))
+    at, bt = (", ".join(name[x] for x in order) for order in (left, right))
+    return f"""
+kernel halves(a: {dtype}[{a}], b: {dtype}[{b}]) -> out: {dtype}[{m},{n}]:
+  loop i0 < {m}, i1 < {n}:
+    fold i2 < {k}:
+      v0 = load a[{at}]
+      v1 = cast f32 v0
+      v2 = load b[{bt}]
+      v3 = cast f32 v2
+      v4 = mul v3, v1
+      carry v5 = sum(v4)
+    v6 = cast {dtype} v5
+    store out[i0, i1] = v6
+"""
+
+
+def batched_halves(batch: int, m: int, n: int, k: int) -> str:
+    """A product a batch, with f32 bias and residual, and a second output."""
+    a, b, out = f"{batch},{m},{k}", f"{batch},{n},{k}", f"{batch},{m},{n}"
+    return f"""
+kernel batched_halves(a: bf16[{a}], b: bf16[{b}], bias: f32[{n}], x: bf16[{out}]) -> out: bf16[{out}], raw: f32[{out}]:
+  loop i0 < {batch}, i1 < {m}, i2 < {n}:
+    fold i3 < {k}:
+      v0 = load a[i0, i1, i3]
+      v1 = cast f32 v0
+      v2 = load b[i0, i2, i3]
+      v3 = cast f32 v2
+      v4 = mul v1, v3
+      carry v5 = sum(v4)
+    v6 = load bias[i2]
+    v7 = add v5, v6
+    v8 = load x[i0, i1, i2]
+    v9 = cast f32 v8
+    v10 = add v7, v9
+    v11 = cast bf16 v10
+    store out[i0, i1, i2] = v11
+    store raw[i0, i1, i2] = v5
+"""
+
+
+def mlp_halves(m: int, n: int, k: int) -> str:
+    """silu(x @ g) * (x @ u) of 16-bit values, x rounded once more after an elementwise prologue."""
+    return f"""
+kernel mlp_halves(x: f16[{m},{k}], g: f16[{k},{n}], u: f16[{k},{n}]) -> out: f16[{m},{n}]:
+  loop i0 < {m}, i1 < {n}:
+    fold i2 < {k}:
+      v0 = load x[i0, i2]
+      v1 = cast f32 v0
+      v2 = exp v1
+      v3 = cast f16 v2
+      v4 = cast f32 v3
+      v5 = load g[i2, i1]
+      v6 = cast f32 v5
+      v7 = mul v4, v6
+      v8 = load u[i2, i1]
+      v9 = cast f32 v8
+      v10 = mul v4, v9
+      carry v11 = sum(v7)
+      carry v12 = sum(v10)
+    v13 = sigmoid v11
+    v14 = mul v11, v13
+    v15 = mul v14, v12
+    v16 = cast f16 v15
+    store out[i0, i1] = v16
+"""
+
+
+def norm_linear_halves(m: int, n: int, k: int) -> str:
+    """(x @ w) / |x|: the squares of x are summed beside the product."""
+    return f"""
+kernel norm_linear_halves(x: bf16[{m},{k}], w: bf16[{n},{k}]) -> out: f32[{m},{n}]:
+  loop i0 < {m}, i1 < {n}:
+    fold i2 < {k}:
+      v0 = load x[i0, i2]
+      v1 = cast f32 v0
+      v2 = load w[i1, i2]
+      v3 = cast f32 v2
+      v4 = mul v1, v3
+      v5 = mul v1, v1
+      carry v6 = sum(v4)
+      carry v7 = sum(v5)
+    v8 = rsqrt v7
+    v9 = mul v6, v8
+    store out[i0, i1] = v9
+"""
+
+
+def norm_then_linear_halves(m: int, n: int, k: int) -> str:
+    """(x / |x|) @ w, x / |x| rounded to 16 bits: the prologue of the product needs a fold over the product's own axis."""
+    return f"""
+kernel norm_then_linear_halves(x: bf16[{m},{k}], w: bf16[{n},{k}]) -> out: bf16[{m},{n}]:
+  loop i0 < {m}, i1 < {n}:
+    fold i2 < {k}:
+      v0 = load x[i0, i2]
+      v1 = cast f32 v0
+      v2 = mul v1, v1
+      carry v3 = sum(v2)
+    v4 = rsqrt v3
+    fold i2 < {k}:
+      v5 = load x[i0, i2]
+      v6 = cast f32 v5
+      v7 = mul v6, v4
+      v8 = cast bf16 v7
+      v9 = cast f32 v8
+      v10 = load w[i1, i2]
+      v11 = cast f32 v10
+      v12 = mul v9, v11
+      carry v13 = sum(v12)
+    v14 = cast bf16 v13
+    store out[i0, i1] = v14
+"""
+
+
+def heads_linear_halves(m: int, n: int, heads: int, dim: int) -> str:
+    """The projection after attention: a fold over two axes of a permuted operand."""
+    return f"""
+kernel heads_linear_halves(x: f16[{heads},{m},{dim}], w: f16[{n},{heads},{dim}]) -> out: f32[{m},{n}]:
+  loop i0 < {m}, i1 < {n}:
+    fold i2 < {heads}, i3 < {dim}:
+      v0 = load x[i2, i0, i3]
+      v1 = cast f32 v0
+      v2 = load w[i1, i2, i3]
+      v3 = cast f32 v2
+      v4 = mul v3, v1
+      carry v5 = sum(v4)
+    store out[i0, i1] = v5
+"""
+
+
 def argmax(rows: int, cols: int) -> str:
     return f"""
 kernel argmax(x: f32[{rows},{cols}]) -> out: i64[{rows}]:

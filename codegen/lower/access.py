@@ -94,7 +94,7 @@ class _Linear:
 
     def __init__(self, b: Builder, address: Address, scope: Scope, axes: tuple[str, ...]) -> None:
         self.b, self.address, self.scope = b, address, scope
-        self.maps = {a: scope[a].base + scope[a].thread() * scope[a].vector + var(f"{a}$") for a in axes}
+        self.maps = {a: scope[a].first() + var(f"{a}$") for a in axes}
         own = {f"{a}$": scope[a].offset(scope[a].count - 1) + 1 for a in axes}
         self.extents = ChainMap(own, b.extents)  # a view: a gather's coordinates enter as they are first used
         self.forms: dict[Idx, tuple[Idx, dict[str, int]] | None] = {}
@@ -176,6 +176,20 @@ def store(b: Builder, memory: Memory, frag: Fragment, address: Address, scope: S
     for g in groups(b, address, scope, axes, memory.dtype, memory.space == "global"):
         values = tuple(frag.at(p) for p in g.points)
         b.emit(k.Store(values, memory.dtype, memory.space, memory.buffer, g.offset, (*where, *g.where), memory.cache))
+
+
+def copy(b: Builder, source: Memory, offset: Idx, target: Memory, to: Idx, scope: Scope, axes: tuple[str, ...], where: Predicate) -> None:
+    """The elements at ``offset`` of ``source`` go to ``to`` in ``target`` by cp.async, zero beyond an axis's extent; both over axis names.
+
+    Only threads for which ``where`` holds copy.
+    """
+    place = _Linear(b, lambda _: to, scope, axes)
+    copies = tuple(
+        k.CpAsync(target.buffer, place(g.points[0]), source.buffer, g.offset, source.dtype, len(g.points), g.where)
+        for g in groups(b, lambda _: offset, scope, axes, source.dtype)
+    )
+    for s in (k.If(where, copies),) if where else copies:
+        b.emit(s)
 
 
 def owner(b: Builder, used: int) -> Predicate:

@@ -1,4 +1,7 @@
-"""Barriers, put where shared memory needs them: between a write and reads of it, and before it is written again."""
+"""Barriers, put where shared memory needs them: between a write and reads of it, and before it is written again.
+
+Asynchronous copies are not seen here: who issues them puts the barrier after the wait for them (`emmy_eq.codegen.lower.pipeline`).
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,8 @@ NONE = Pending()
 
 
 def insert(body: tuple[k.Stmt, ...], doubled: frozenset[str] = frozenset()) -> tuple[k.Stmt, ...]:
-    """``body`` with barriers.  ``doubled``: arrays of two halves, of which readers use one while the other is written;
-    the barrier between a half's writes and its reads also parts its reads from the next writes."""
+    """``body`` with barriers.  ``doubled``: arrays of several buffers, of which readers use one while another is written;
+    the barrier between a buffer's writes and its reads also parts its reads from the next writes."""
     return _Inserter(doubled).body(body, NONE)[0]
 
 
@@ -74,6 +77,8 @@ class _Inserter:
     def accesses(self, s: k.Stmt) -> Pending:
         if isinstance(s, k.Load) and s.space == "shared":
             return Pending(read=frozenset({s.buffer}))
+        if isinstance(s, k.Ldmatrix):
+            return Pending(read=frozenset({s.shared}))
         if isinstance(s, k.Store) and s.space == "shared":
             return Pending(written=frozenset({s.buffer}))
         if isinstance(s, k.If):

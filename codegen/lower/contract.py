@@ -8,15 +8,16 @@ the result shares; its prologue is computed once, as it is staged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from emmy_eq import index as ix
-from emmy_eq.codegen.lower import fold, reduce, skip, stage
+from emmy_eq.codegen.lower import fold, matrix, reduce, skip, stage
 from emmy_eq.codegen.lower.builder import literal
 from emmy_eq.codegen.lower.layout import AxisMap, Fragment, Scope, bits, coordinates
+from emmy_eq.codegen.lower.matrix import Product
 from emmy_eq.codegen.lower.pipeline import Pipeline
 from emmy_eq.codegen.lower.stage import SharedTile
 from emmy_eq.codegen.lower.states import Parts, Reduction, State, Twisted
@@ -34,10 +35,12 @@ FULL_UNROLL = 16  # elements of the folded axes that are unrolled fully
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``inner``: per carry, which components are inner parts; ``operands``: names of the values to stage for them."""
+    """``inner``: per carry, which components are inner parts; ``operands``: names of the values to stage for them;
+    ``matrix``: the products for tensor cores, by their carry's result."""
 
     inner: tuple[tuple[bool, ...], ...]
     operands: tuple[str, ...]
+    matrix: Mapping[str, Product]
 
 
 def plan(e: Engine, f: Fold, placed: list[Placed]) -> Plan:
@@ -45,7 +48,7 @@ def plan(e: Engine, f: Fold, placed: list[Placed]) -> Plan:
     threads = 0
     for p in placed:
         threads |= p.map.bits
-    inner, operands = [], []
+    inner, operands, products = [], [], {}
     for c in f.carries:
         over = [bool(threads & bits(e.home, e.known[r].axes)) for r in c.results]
         shared = [x for r in c.results for x in operands_of(e, c, r, folded)]
@@ -56,8 +59,12 @@ def plan(e: Engine, f: Fold, placed: list[Placed]) -> Plan:
         if c.kind == "twist" and over[0]:
             raise Unsupported(c.name, "over threads that its key's axes use: only a sum under the key can be shared so")
         inner.append(tuple(over))
+        if over[0] and (found := matrix.product(e, c, folded)) is not None:
+            products[c.results[0]] = found
+            operands += [found.left, found.right]
+            continue
         operands += [x for r, o in zip(c.results, over, strict=True) if o for x in operands_of(e, c, r, folded)]
-    return Plan(tuple(inner), tuple(dict.fromkeys(operands)))
+    return Plan(tuple(inner), tuple(dict.fromkeys(operands)), products)
 
 
 def operands_of(e: Engine, c: Carry, result: str, folded: frozenset[str]) -> list[str]:
@@ -91,6 +98,7 @@ class _Contraction:
     def __init__(self, e: Engine, f: Fold, placed: list[Placed], states: list[State]) -> None:
         self.e, self.f, self.placed, self.states = e, f, placed, states
         self.plan = plan(e, f, placed)
+        e.matrices |= {x for p in self.plan.matrix.values() for x in (p.left, p.right)}
         self.accs = [fold.declare(e, c, st) for c, st in zip(f.carries, states, strict=True)]
         self.weights: dict[str, str] = {}  # by the twisted carry's key
         self.staged: frozenset[str] = frozenset()
@@ -106,10 +114,16 @@ class _Contraction:
             maps = e.open(self.placed, stack, skip.stop(e, self.f, self.placed))
             stack.enter_context(e.bound(maps))
             pipeline.fetch(e)
+            if self.plan.matrix and not all(i[0] for i in self.plan.inner):
+                for name in self.plan.operands:
+                    e.bind(name, e.home, stage.get(e, pipeline.tile(e, name), e.home, name))
             self.tile_parts(maps)
             operands = dict.fromkeys((*self.plan.operands, *self.weights.values()))
-            self.inner_parts(maps, {name: pipeline.tile(e, name) for name in operands})
+            tiles = {name: pipeline.tile(e, name) for name in operands}
+            self.matrix_parts(maps, tiles)
+            self.inner_parts(maps, tiles)
             pipeline.advance(e)
+        pipeline.drain(e)
         whole = {p.map.axis: p.map for p in self.placed}
         totals = [_over_threads(e, st, acc, inner, whole) for _, st, acc, inner in self.parts()]
         fold.finish(e, self.f, self.states, totals, whole)
@@ -144,9 +158,17 @@ class _Contraction:
         e.known[name] = Value(name, self.f, s.axes, (), dtype, True)
         e.bind(name, e.home, weight)
 
+    def matrix_parts(self, maps: Scope, tiles: dict[str, SharedTile]) -> None:
+        totals = {c.results[0]: acc[0] for c, acc in zip(self.f.carries, self.accs, strict=True)}
+        if self.plan.matrix:
+            matrix.multiply(self.e, {r: (p, totals[r]) for r, p in self.plan.matrix.items()}, tiles, maps)
+
     def inner_parts(self, maps: Scope, tiles: dict[str, SharedTile]) -> None:
         """One element of the folded axes at a time: read fragments, accumulate."""
         e, self.staged = self.e, frozenset(tiles)
+        carries = [p for p in self.parts() if any(p[3]) and p[0].results[0] not in self.plan.matrix]
+        if not carries:
+            return
         with ExitStack() as stack:
             reader = dict(e.home)
             for a, m in maps.items():
@@ -157,9 +179,10 @@ class _Contraction:
                     at = var(name)
                 reader[a] = AxisMap(a, m.extent, m.base + at)
             for name, tile in tiles.items():
-                e.bind(name, reader, stage.get(e, tile, reader, name))
+                if name not in e.matrices:
+                    e.bind(name, reader, stage.get(e, tile, reader, name))
             here = {a: reader[a] for a in maps}
-            for c, st, acc, inner in self.parts():
+            for c, st, acc, inner in carries:
                 for n, target in enumerate(acc):
                     if inner[n]:
                         self.accumulate(c, st, n, target, reader, here)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from emmy_eq import index as ix
@@ -17,7 +17,7 @@ from emmy_eq.codegen.kernel_ir import Atom, Cmp, Lit
 from emmy_eq.codegen.lower import access, fold, scan, stage
 from emmy_eq.codegen.lower.access import Memory
 from emmy_eq.codegen.lower.builder import Builder
-from emmy_eq.codegen.lower.layout import AxisMap, Fragment, Scope, bits, coordinates, join, scalar
+from emmy_eq.codegen.lower.layout import AxisMap, Fragment, Scope, atom_map, bits, coordinates, join, scalar
 from emmy_eq.codegen.lower.threads import Digits, digits
 from emmy_eq.codegen.tile_ir import Fold, Stmt, Tile, Value, axes, is_gather, values
 from emmy_eq.index import Idx, var
@@ -32,8 +32,7 @@ class Placed:
     steps: int
 
     def at(self, step: Idx) -> AxisMap:
-        m = self.map
-        return AxisMap(m.axis, m.extent, m.base + step * m.tile, m.regs, m.threads, m.stride, m.vector)
+        return replace(self.map, base=self.map.base + step * self.map.tile)
 
 
 class Engine:
@@ -44,7 +43,8 @@ class Engine:
         self.digits: Digits = digits(tile)
         self.b = Builder(self.row.threads, self.digits.grid)
         self.home: dict[str, AxisMap] = {}
-        self.doubled: set[str] = set()  # shared arrays of two halves
+        self.doubled: set[str] = set()  # shared arrays of several buffers
+        self.matrices: set[str] = set()  # values that ldmatrix reads from shared memory
         self.outer = tuple(a.name for a in axes(tile.body).outer)
         self.joined = self.digits.split == 1  # whether one block is left for each output tile
 
@@ -71,7 +71,11 @@ class Engine:
             block, stride = self.digits.block[a.name], self.digits.stride[a.name]
             steps = self.digits.steps[a.name]
             base = block * (steps * split.tile)
-            out.append(Placed(AxisMap(a.name, a.extent, base, split.regs, split.threads, stride, split.vector), steps))
+            if split.atom:
+                made = atom_map(split.atom, a.name, a.extent, base, split.regs, split.threads, stride)
+            else:
+                made = AxisMap(a.name, a.extent, base, split.regs, split.threads, stride, split.vector)
+            out.append(Placed(made, steps))
         return out
 
     def open(self, placed: list[Placed], stack: ExitStack, stop: Idx | None = None) -> dict[str, AxisMap]:

@@ -16,7 +16,8 @@ TID = var("tid")
 class AxisMap:
     """One axis over blocks and steps (``base``, in elements), threads, registers and vector lanes.
 
-    Register ``e`` of a thread holds coordinate base + thread*vector + offset(e); see `emmy_eq.codegen.schedule`.
+    Register ``e`` of a thread holds coordinate base + warp*chunk + thread*vector + offset(e), where the elements of a warp
+    (``chunk``) are adjacent; see `emmy_eq.codegen.schedule`.
     """
 
     axis: str
@@ -26,6 +27,8 @@ class AxisMap:
     threads: int = 1
     stride: int = 1  # of the axis's digit in the thread number
     vector: int = 1
+    warps: int = 1
+    warp_stride: int = 1  # of the warps' digit in the thread number
 
     @property
     def count(self) -> int:
@@ -35,22 +38,47 @@ class AxisMap:
     @property
     def tile(self) -> int:
         """Elements along the axis that the block holds at a time."""
+        return self.warps * self.chunk
+
+    @property
+    def chunk(self) -> int:
+        """Elements along the axis that one of ``warps`` holds."""
         return self.regs * self.threads * self.vector
 
     @property
     def bits(self) -> int:
         """The bits of the thread number that tell elements of the axis apart."""
-        return (self.threads - 1) * self.stride
+        return (self.threads - 1) * self.stride | (self.warps - 1) * self.warp_stride
 
     def thread(self) -> Idx:
         """This thread's digit."""
         return TID // self.stride % self.threads
 
+    def warp(self) -> Idx:
+        """Where the elements of this thread's warp begin."""
+        return self.base + TID // self.warp_stride % self.warps * self.chunk if self.warps > 1 else self.base
+
+    def first(self) -> Idx:
+        """The coordinate of register 0."""
+        return self.warp() + self.thread() * self.vector
+
     def offset(self, e: int) -> int:
         return e // self.vector * self.threads * self.vector + e % self.vector
 
     def coordinate(self, e: int) -> Idx:
-        return self.base + self.thread() * self.vector + self.offset(e)
+        return self.first() + self.offset(e)
+
+
+# What a lane holds of one step of mma.sync, along each of its axes: registers, lanes, their stride, vector.  Rows 16 x 8 of the
+# result: row lane//4 + 8*register, column 2*(lane%4) + {0, 1}.  The left operand has the result's rows, and k as the result has
+# columns (twice 8): so a result can be the left operand of another product.
+_LANES = {"m": (2, 8, 4, 1), "n": (1, 4, 1, 2), "k": (2, 4, 1, 2)}
+
+
+def atom_map(atom: str, axis: str, extent: int, base: Idx, steps: int, warps: int, warp_stride: int) -> AxisMap:
+    """``steps`` of mma.sync a warp along ``axis``, which is its m, n or k."""
+    regs, threads, stride, vector = _LANES[atom]
+    return AxisMap(axis, extent, base, steps * regs, threads, stride, vector, warps, warp_stride)
 
 
 Scope = Mapping[str, AxisMap]

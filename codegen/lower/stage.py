@@ -13,11 +13,14 @@ from emmy_eq.codegen.lower.layout import AxisMap, Fragment, Scope, bits
 from emmy_eq.codegen.tile_ir import Fold, is_gather
 from emmy_eq.index import Idx, var
 from emmy_eq.loop_ir import Let, Load
+from emmy_eq.ops import itemsize
 
 if TYPE_CHECKING:
     from emmy_eq.codegen.lower.engine import Engine
 
 ZERO = ix.const(0)
+MATRIX_ROW = 8  # 16-bit elements that ldmatrix reads at once: rows an odd number of these apart lie in different banks
+MIN_COPY = 4  # bytes of a cp.async
 MIN_TRANSPOSE = 8  # elements along both axes that make a detour through shared memory pay
 
 
@@ -41,16 +44,23 @@ class SharedTile:
 
 
 def allocate(e: Engine, name: str, reader: Scope, folded: frozenset[str], buffers: int = 1) -> SharedTile:
-    """A tile for ``name`` over the tile of ``reader``; folded axes outermost, then as the reader's threads walk, rows padded."""
+    """A tile for ``name`` over the tile of ``reader``; folded axes outermost, then as the reader's threads walk, rows padded.
+
+    What ldmatrix reads keeps the order of its memory: it takes rows along either axis.
+    """
     v = e.known[name]
     tiled = [a for a in v.axes if reader[a].tile > 1]
-    order = sorted(tiled, key=lambda a: (a not in folded, reader[a].vector > 1, reader[a].threads > 1, -reader[a].stride, a))
+    if v.name in e.matrices:
+        along = contiguous(e, name)
+        order = sorted(tiled, key=lambda a: (a == along, a in folded))
+    else:
+        order = sorted(tiled, key=lambda a: (a not in folded, reader[a].vector > 1, reader[a].threads > 1, -reader[a].stride, a))
     stride, size = {}, 1
     for n, a in enumerate(reversed(order)):
         stride[a] = size
         size *= reader[a].tile
         if n == 0 and len(order) > 1:
-            size += pad(reader[a], v.dtype)
+            size += MATRIX_ROW if v.name in e.matrices else pad(reader[a], v.dtype)
     array = e.b.array(v.dtype, size * buffers)
     origin = tuple(reader[a].base for a in order)
     return SharedTile(array, v.dtype, tuple(order), origin, tuple(stride[a] for a in order))
@@ -67,6 +77,26 @@ def put(e: Engine, tile: SharedTile, frag: Fragment, writer: Scope) -> None:
     where = access.owner(e.b, bits(writer, over))
     frag = frag.slice({a: 0 for a in frag.axes if a not in over})  # of an axis without extent in the tile
     access.store(e.b, Memory("shared", tile.array, tile.dtype), frag, lambda _: address, writer, over, where)
+
+
+def copies(e: Engine, name: str, scope: Scope) -> bool:
+    """Whether cp.async can bring ``name`` to shared memory: it is loaded as it is, at least 4 bytes at a time."""
+    v = e.known[name]
+    if v.name not in e.matrices or not isinstance(v.stmt, Load) or v.args:
+        return False
+    offset = access.flat(v.stmt.index, e.buffers[v.stmt.buffer].shape)
+    found = access.groups(e.b, lambda _: offset, scope, v.axes, v.dtype)
+    return all(len(g.points) * itemsize(v.dtype) >= MIN_COPY for g in found)
+
+
+def copy(e: Engine, tile: SharedTile, name: str, scope: Scope) -> None:
+    """Begin to copy ``name`` to ``tile``."""
+    v, s = e.known[name], e.known[name].stmt
+    assert isinstance(s, Load)
+    offset = access.flat(s.index, e.buffers[s.buffer].shape)
+    where = access.owner(e.b, bits(scope, v.axes))
+    source, target = Memory("global", s.buffer, v.dtype), Memory("shared", tile.array, v.dtype)
+    access.copy(e.b, source, offset, target, tile.address(), scope, v.axes, where)
 
 
 def get(e: Engine, tile: SharedTile, reader: Scope, name: str) -> Fragment:

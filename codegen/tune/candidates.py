@@ -11,7 +11,7 @@ from emmy_eq import loop_ir
 from emmy_eq.codegen import kernel_ir, tile_ir
 from emmy_eq.codegen.families import normal
 from emmy_eq.codegen.lower import lower
-from emmy_eq.codegen.schedule import PATHS, Schedule, Split, Stage, check
+from emmy_eq.codegen.schedule import DEPTHS, WARP, Schedule, Split, Stage, check
 from emmy_eq.errors import InvalidInput, Unsupported
 from emmy_eq.extract.targets import Target
 
@@ -38,7 +38,8 @@ def neighbours(kernel: loop_ir.Kernel, row: Schedule, target: Target) -> Iterato
 
 
 def _moves(row: Schedule) -> Iterator[Schedule]:
-    tile, every = (prod(split.threads for _, split in splits) for splits in (row.tile, (*row.tile, *row.reduce)))
+    lanes = WARP if row.atoms else 1
+    tile, every = (lanes * prod(split.threads for _, split in splits) for splits in (row.tile, (*row.tile, *row.reduce)))
     for part in ("tile", "reduce"):
         splits: tuple[tuple[str, Split], ...] = getattr(row, part)
         # Where these splits fill a block, it grows and shrinks with them: no thread is left without work.
@@ -52,7 +53,7 @@ def _moves(row: Schedule) -> Iterator[Schedule]:
         yield replace(row, threads=threads)
     for resident in (row.resident * 2 or 1, row.resident // 2):
         yield replace(row, resident=resident)
-    yield from (replace(row, stage=Stage(depth, path)) for depth in (1, 2) for path in PATHS[1:])
+    yield from (replace(row, stage=Stage(depth, path)) for path, depths in DEPTHS.items() for depth in depths)
     yield replace(row, stage=Stage())
     yield from (replace(row, raster=raster) for raster in ("row", "g4", "g8", "g16", "late"))
 

@@ -1,0 +1,144 @@
+"""Contractions of 16-bit values on tensor cores (mma.sync): tiles of warps, operands by cp.async through shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from emmy_eq.codegen.families.contraction import FEW_ROWS, FOLD_STEP, JOIN_SECONDS, Product, product
+from emmy_eq.codegen.families.facts import Facts, ceil_power
+from emmy_eq.codegen.lower.stage import MATRIX_ROW
+from emmy_eq.codegen.schedule import DEPTHS, WARP, Schedule, Split, Stage
+from emmy_eq.codegen.tile_ir import halves
+from emmy_eq.extract.targets import Target
+
+TRIED = 8  # tiles proposed
+SPLITS = (1, 2, 3, 4, 6, 8, 16)
+SPLIT_STEPS = 8  # steps of a part of a split fold, at least
+FULL_WARPS = 8  # warps of an SM that keep its tensor cores busy
+SPILLS = 160  # accumulators of a thread beyond which registers do not suffice
+OPERAND_BYTES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Warps along m and n, steps of mma.sync a warp along m, n and k; ``rate``: the part of mma.sync's peak that a full SM reaches.
+
+    Not measured yet: an estimate from how often a warp reads operands (ldmatrix) for a step of mma.sync.
+    """
+
+    warps: tuple[int, int]
+    steps: tuple[int, int, int]
+    rate: float
+
+    def split(self, atom: str) -> Split:
+        n = "mnk".index(atom)
+        warps = (*self.warps, 1)[n]
+        return Split(regs=self.steps[n], threads=warps, slow=warps > 1, atom=atom)
+
+    def tile(self, atom: str) -> int:
+        return self.split(atom).tile
+
+    @property
+    def threads(self) -> int:
+        return WARP * self.warps[0] * self.warps[1]
+
+    def sums(self, p: Product) -> int:
+        """Accumulators of a thread."""
+        return 4 * self.steps[0] * self.steps[1] * p.accumulators
+
+    def shared(self, p: Product) -> int:
+        """Bytes of one buffer of the operands."""
+        return (self.tile("m") + p.accumulators * self.tile("n")) * (self.tile("k") + MATRIX_ROW) * OPERAND_BYTES
+
+
+BLOCKS = (
+    Block((2, 4), (4, 8, 2), 0.85),  # 128 x 256
+    Block((4, 2), (4, 8, 2), 0.85),  # 256 x 128
+    Block((2, 2), (4, 8, 2), 0.85),  # 128 x 128
+    Block((2, 4), (4, 4, 2), 0.75),  # 128 x 128
+    Block((2, 2), (4, 4, 2), 0.7),  # 128 x 64
+    Block((2, 2), (2, 8, 2), 0.7),  # 64 x 128
+    Block((2, 2), (2, 4, 4), 0.6),  # 64 x 64
+    Block((2, 2), (1, 4, 4), 0.4),  # 32 x 64
+    Block((1, 4), (1, 4, 4), 0.4),  # 16 x 128
+    Block((1, 4), (1, 2, 4), 0.3),  # 16 x 64
+    Block((1, 4), (1, 1, 4), 0.2),  # 16 x 32
+)
+
+
+def matches(facts: Facts) -> bool:
+    """One operand of few rows is read straight from memory instead, by rows of the contraction family."""
+    if facts.nested or any(f.observer for f in facts.folds) or (p := product(facts)) is None:
+        return False
+    return p.m is not None and facts.extents[p.m] > FEW_ROWS and any(_suits(facts, p, c.args[0]) for c in p.fold.carries if c.name == "sum")
+
+
+def _suits(facts: Facts, p: Product, name: str) -> bool:
+    found = halves(name, facts.known)
+    axes = [{p.m, p.n, p.k} & set(facts.known[x].axes) for x in found or ()]
+    return axes in ([{p.m, p.k}, {p.n, p.k}], [{p.n, p.k}, {p.m, p.k}])
+
+
+def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
+    p = product(facts)
+    assert p is not None
+    choices = [(block, split) for block in BLOCKS for split in SPLITS if _divides(facts, p, block, split)]
+    for block, split in sorted(choices, key=lambda c: _seconds(facts, target, p, *c))[:TRIED]:
+        depths = [d for d in DEPTHS["async"] if d * block.shared(p) * _resident(target, p, block) <= target.shared_per_sm]
+        for depth in (*depths[::-1], *([] if depths else [min(DEPTHS["async"])])):
+            yield _tiled(facts, p, block, split, depth)
+
+
+def _divides(facts: Facts, p: Product, block: Block, split: int) -> bool:
+    return split == 1 or (len(facts.folds) == 1 and facts.extents[p.k] >= SPLIT_STEPS * split * block.tile("k"))
+
+
+def _counts(facts: Facts, p: Product, block: Block) -> tuple[int, int]:
+    """Tiles along m and n."""
+    assert p.m is not None
+    return -(-facts.extents[p.m] // block.tile("m")), -(-facts.extents[p.n] // block.tile("n"))
+
+
+def _resident(target: Target, p: Product, block: Block) -> int:
+    """Blocks of an SM: as registers (about 50 for operands and addresses beside the sums) and two buffers allow."""
+    registers = min(255, 50 + block.sums(p))
+    found = min(target.registers_per_sm // (registers * block.threads), target.shared_per_sm // (2 * block.shared(p)), 2)
+    return max(1, found)
+
+
+def _seconds(facts: Facts, target: Target, p: Product, block: Block, split: int) -> float:
+    """Modelled time: waves of blocks at the rate that the resident warps sustain, and the join of a split fold."""
+    assert p.m is not None
+    m, n = _counts(facts, p, block)
+    outputs = facts.points(tuple(a.name for a in facts.axes.outer))
+    blocks = outputs // (facts.extents[p.m] * facts.extents[p.n]) * m * n * split
+    deepest = -(-blocks // target.sms)
+    waves = deepest if deepest < 5 else blocks / target.sms
+    warps = min(deepest, _resident(target, p, block)) * block.threads / WARP
+    depth = facts.points(tuple(a.name for a in p.fold.axes)) // split
+    work = 2 * block.tile("m") * block.tile("n") * p.accumulators * depth
+    rate = target.mma_sync / target.sms * block.rate * min(1.0, warps / FULL_WARPS)
+    spilled = 4.0 if block.sums(p) > SPILLS else 1.0
+    join = JOIN_SECONDS + 16 * split * outputs * p.accumulators / target.l2_bandwidth if split > 1 else 0.0
+    traffic = blocks * (block.tile("m") + block.tile("n") * p.accumulators) * depth * OPERAND_BYTES / target.l2_bandwidth
+    return max(waves * work / rate * spilled, traffic) + join
+
+
+def _tiled(facts: Facts, p: Product, block: Block, split: int, depth: int) -> Schedule:
+    assert p.m is not None
+    reduce = {}
+    for f, kind in zip(facts.folds, facts.kinds, strict=True):
+        for a in f.axes:
+            step = min(FOLD_STEP, ceil_power(a.extent)) if kind != "contraction" and a == f.axes[-1] else 1
+            reduce[a.name] = Split(steps=0, regs=step)
+    reduce[p.k] = replace(block.split("k"), blocks=split, steps=0)
+    tile = ((p.m, block.split("m")), (p.n, block.split("n")))
+    return Schedule(block.threads, tile, tuple(reduce.items()), Stage(depth, "async"), _raster(facts, p, block))
+
+
+def _raster(facts: Facts, p: Product, block: Block) -> str:
+    """Blocks that run together share operands in L2: 8 tiles along m, then one along n."""
+    m, n = _counts(facts, p, block)
+    last = tuple(a.name for a in facts.axes.outer[-2:])
+    return "g8" if last == (p.m, p.n) and m % 8 == 0 and n >= 8 else "row"
