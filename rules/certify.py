@@ -123,7 +123,8 @@ def certify_indices() -> Outcome:
 def show(found: Sequence[Outcome]) -> str:
     """A line a rule; then survivors, counterexamples, and the mutation score."""
     lines = [table(["rule", "layers", "draws", "seconds", "mutants", "verdict"], [_row(o) for o in found])]
-    lines.append("layers: " + ", ".join(sorted({name for o in found for name in o.certificate.layers})))
+    layers = sorted({name for o in found for name in o.certificate.layers})
+    lines += [f"layers: {', '.join(layers)}"] if layers else []
     for o in found:
         if not o.holds:
             lines.append(f"{o.certificate.rule} is refuted by {o.certificate.refuted}\n{indent(o.counterexample, '    ')}")
