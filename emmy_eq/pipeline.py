@@ -291,7 +291,7 @@ def compile(
     from emmy_eq.extensions import checked
     from emmy_eq.torch_ir import capture
 
-    made = Compiled(lambda: capture(program, tuple(example_inputs)), Options(target, accuracy, place, schedule, checked(rules)))
+    made = Compiled(lambda: capture(program, example_inputs), Options(target, accuracy, place, schedule, checked(rules)))
     made.loop_ir  # noqa: B018 (computed here, so that what is unsupported is said here)
     if schedule is not None:
         made.tile_ir  # noqa: B018 (likewise a row that fits no kernel)

@@ -82,6 +82,8 @@ class Program:
         if len(given) != len(names):
             raise InvalidInput("arguments", f"{len(given)} tensors were given for the inputs {', '.join(i.name for i in names)}")
         for i, x in zip(names, given, strict=True):
+            if x.is_sparse or x.device.type not in ("cpu", "cuda"):
+                raise InvalidInput(f"input {i.name}", f"it is a {x.layout} tensor on {x.device}, and holds no plain memory")
             got = (dtype_name(x.dtype), tuple(x.shape))
             if got != (i.dtype, i.shape):
                 raise InvalidInput(f"input {i.name}", f"it is {got[0]}{list(got[1])}, but {i.dtype}{list(i.shape)} was compiled for")

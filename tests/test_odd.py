@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import emmy_eq
+from emmy_eq.errors import EmmyError
 
 I8, U8, I32, I64 = torch.int8, torch.uint8, torch.int32, torch.int64
 HALVES = (torch.float16, torch.bfloat16)
@@ -63,3 +64,23 @@ def test_a_round_trip_that_the_program_states_rounds(narrow: torch.dtype, wide: 
     check(lambda x: (x.to(narrow).to(wide), x - x.to(narrow).to(wide), x - x.to(narrow), x.to(narrow)), x)
     check(lambda x: (x.to(narrow).view(3, 3).t().to(wide) * 2, torch.cat([x, x.to(narrow)]), x.to(narrow) == x), x)
     check(lambda x: x.to(torch.bfloat16).to(torch.float16).to(torch.bfloat16).to(wide), x)
+
+
+def refusal(call: Callable[[], Any]) -> str:
+    with pytest.raises(EmmyError) as caught:
+        call()
+    return str(caught.value)
+
+
+def test_what_no_program_or_argument_can_be_is_said() -> None:
+    x = torch.ones(3, 5)
+    compiled = emmy_eq.compile(lambda x, y: x + 1, (x, x))
+    assert "write (x,) for one tensor" in refusal(lambda: emmy_eq.compile(lambda x: x, x))  # type: ignore[arg-type]
+    assert "'x + 1': a function or a module is compiled" in refusal(lambda: emmy_eq.compile("x + 1", (x,)))  # type: ignore[arg-type]
+    assert "None was given where a tensor was compiled in" in refusal(lambda: compiled(x, None))
+    assert "a torch.sparse_coo tensor on cpu" in refusal(lambda: compiled(x, x.to_sparse()))
+    assert "tensor on meta" in refusal(lambda: compiled(x, torch.empty(3, 5, device="meta")))
+
+
+def test_an_operation_of_torch_itself_is_placed_where_it_is_compiled() -> None:
+    assert "test_odd.py" in refusal(lambda: emmy_eq.compile(torch.asinh, (torch.ones(3),)))

@@ -26,6 +26,8 @@ def capture(fn: Callable[..., Any], example_inputs: Sequence[Any]) -> Program:
         raise InvalidInput(type(fn).__name__, "it holds dropout or batch norm in training mode; call .eval() on it first")
     if isinstance(example_inputs, Tensor):
         raise InvalidInput("example inputs", "they are a tuple of arguments; write (x,) for one tensor")
+    if not callable(fn):
+        raise InvalidInput(_brief(fn), "a function or a module is compiled")
     tracer = Tracer()
     leaves, spec = pytree.tree_flatten(tuple(example_inputs))
     names = _argument_names(fn, example_inputs)
@@ -39,10 +41,16 @@ def capture(fn: Callable[..., Any], example_inputs: Sequence[Any]) -> Program:
             raise InvalidInput("arguments", "they are not nested as the example inputs were")
         for old, new in zip(leaves, given, strict=True):
             if isinstance(old, Tensor) != isinstance(new, Tensor) or not (isinstance(old, Tensor) or same(old, new)):
-                raise InvalidInput("arguments", f"{new!r} was given where {old!r} was compiled in")
+                raise InvalidInput("arguments", f"{_brief(new)} was given where {_brief(old)} was compiled in")
         return [x for x in given if isinstance(x, Tensor)]
 
     return finish(tracer, result, [x for x in stand_ins if isinstance(x, Tensor)], flatten)
+
+
+def _brief(x: Any) -> str:
+    if x is None or isinstance(x, bool | int | float | str):
+        return repr(x)
+    return "a tensor" if isinstance(x, Tensor) else f"a {type(x).__name__}"
 
 
 def guarded(call: Callable[[], Any], what: str) -> Any:

@@ -20,13 +20,14 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from emmy_eq import lower
+from emmy_eq import lower, torch_ir
 from emmy_eq.capture.memory import Memory
 from emmy_eq.errors import Unsupported
 from emmy_eq.torch_ir import Input, Node, Ref, Shape, dtype_name, torch_dtype
 
 CODE = "<code>"  # the file name that `capture_code` compiles its text under
-_NOT_THE_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parent), str(Path(lower.__file__).parent), "<frozen")
+_OURS = tuple(str(Path(torch_ir.__file__).with_name(name)) for name in ("torch_ir.py", "pipeline.py", "stage.py"))
+_NOT_THE_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parent), str(Path(lower.__file__).parent), *_OURS, "<frozen")
 
 # Arguments that say where or how a tensor is stored: no part of what it holds.
 _SHORT = {"scaled_dot_product_attention": "sdpa", "native_layer_norm": "layer_norm", "to_copy": "cast"}
