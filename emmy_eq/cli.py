@@ -85,6 +85,7 @@ def parser() -> argparse.ArgumentParser:
     compiling = add("compile", parents=[program, common], help="compile to CUDA and show what was found, or any IR")
     compiling.add_argument("--targets", metavar="A,B,...", help="the plans for several targets side by side, from one saturation")
     compiling.add_argument("--ir", choices=VIEWS, help="print this stage of the program only")
+    compiling.add_argument("--explain-accuracy", action="store_true", help="rules that matched, and what each may change in the results")
     compiling.add_argument("-v", dest="verbose", action="count", default=0, help="rules that fired and seconds; -vv: rewrites as diffs")
     compiling.set_defaults(command=compile_command)
 
@@ -160,6 +161,11 @@ def compile_command(options: argparse.Namespace) -> int:
         return 0
     if options.ir is not None:
         print(compiled.show(options.ir))
+        return 0
+    if options.explain_accuracy:
+        from emmy_eq import accuracy
+
+        print(accuracy.explain(compiled))
         return 0
     compiled.cuda  # noqa: B018 (what cannot be generated is said before a summary claims otherwise)
     if options.json:

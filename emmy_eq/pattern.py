@@ -5,6 +5,7 @@ The constructors' names and columns are those of `emmy_eq.signature`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -120,9 +121,14 @@ def _name(x: Any) -> str:
     return x.text if isinstance(x, NamePattern) else f'"{x}"'
 
 
+_TYPED: Mapping[Kind, str] = {"bool": "bool", "int": "i64"}  # what such a variable matches; any other value may have any dtype
+
+
 def _variable(name: str, kind: Kind, premises: _Premises) -> Any:
     if kind == "axes":
         return AxesPattern(name)
+    if kind in _TYPED:
+        premises.facts.append(f"(= (dtype {name}) {signature.code(_TYPED[kind])})")
     return NamePattern(name) if kind in ("monoid", "dtype") else Pattern(name, premises)
 
 

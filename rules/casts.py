@@ -38,7 +38,7 @@ def _of_bools() -> Iterator[Rule]:
         @rule(Rounding.EXACT, Phase.NORMALIZE, f"bool_to_{number}_and_back")
         def back(x: Bool, number: str = number) -> Equation:
             """0 and 1 are numbers of every type."""
-            return rewrite(x.cast(number).cast("bool"), x, when=x.has_dtype("bool"))
+            return rewrite(x.cast(number).cast("bool"), x)
 
         yield back
     for number in ("f32", "f64"):
@@ -46,7 +46,7 @@ def _of_bools() -> Iterator[Rule]:
         @rule(Rounding.EXACT, Phase.NORMALIZE, f"bool_to_i64_to_{number}")
         def over(x: Bool, number: str = number) -> Equation:
             """0 and 1 need no detour."""
-            return rewrite(x.cast("i64").cast(number), x.cast(number), when=x.has_dtype("bool"))
+            return rewrite(x.cast("i64").cast(number), x.cast(number))
 
         yield over
 

@@ -144,6 +144,6 @@ def split_low_rank(x: Val, a: Val, b: Val, k: Axes, j: Axes) -> Equation:
 def rules() -> tuple[Rule, ...]:
     return (
         reduce_over_nothing, *_merge(), *_merge_bools(), *_repeat(), *_repeat_bools(), any_of_negated, all_of_negated, factor_out_of_amax,
-        divide_after_amax, shift_out_of_sum, sum_of_repeated, factor_out_of_sum, regroup_sum, factor_into_sum, divide_after_sum, sign_of_sum,
-        add_sums, split_low_rank,
+        divide_after_amax, shift_out_of_sum, sum_of_repeated, factor_out_of_sum, regroup_sum, factor_into_sum, divide_after_sum,
+        sign_of_sum, add_sums, split_low_rank,
     )  # fmt: skip

@@ -1,0 +1,150 @@
+"""What the library of rules derives from naive spellings: one-pass forms, cheaper groupings; and what each accuracy allows."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from emmy_eq import cli, evaluate, loop_ir, rules, tensor_ir
+from emmy_eq.egraph import saturate
+from emmy_eq.extract.loops import to_loops
+from emmy_eq.extract.plan import search
+from emmy_eq.extract.targets import target
+from emmy_eq.lower.builder import Builder, Value
+from emmy_eq.to_terms import to_terms
+
+from .plan_checks import plan
+from .random_programs import build
+from .rule_programs import saturated
+from .term_checks import inputs_of
+
+
+def folds(code: str, axis: int) -> list[tuple[str, ...]]:
+    """The carries of each pass over an axis of that extent, in the program that the search chooses."""
+    stmts = (s for k in to_loops(plan(code)).kernels for s in loop_ir.walk(k.body))
+    return [tuple(c.name for c in s.carries) for s in stmts if isinstance(s, loop_ir.Fold) and any(a.extent == axis for a in s.axes)]
+
+
+LONG = 131072  # a row that registers do not hold, so that a second pass reads it again
+ROWS = f"x=torch.randn(64,{LONG}); "
+SCORES = "torch.randn(4,96,64)@torch.randn(4,64,256)"
+ONE_PASS = {
+    "softmax": (ROWS + "torch.softmax(x,1)", LONG, ("softmax",)),
+    "logsumexp": (ROWS + "torch.logsumexp(x,1)", LONG, ("softmax",)),
+    "naive softmax": (ROWS + "e=(x-x.amax(1,keepdim=True)).exp(); e/e.sum(1,keepdim=True)", LONG, ("softmax",)),
+    "variance": (ROWS + "x.var(1)", LONG, ("variance",)),
+    "naive deviation": (ROWS + "((x-x.mean(1,keepdim=True))**2).mean(1).sqrt()", LONG, ("variance",)),
+    "layer norm": (ROWS + f"F.layer_norm(x,({LONG},))", LONG, ("variance",)),
+    "group norm": ("F.group_norm(torch.randn(1,8,512,512),2)", 4 * 512 * 512, ("variance",)),
+    "max with index": (ROWS + "x.max(1)", LONG, ("max", "argmax")),
+    "min with index": (ROWS + "x.min(1)", LONG, ("min", "argmin")),
+    "argmax": (ROWS + "x.argmax(1)", LONG, ("argmax",)),
+    "greatest of a normalized row": (ROWS + "(x*torch.rsqrt((x*x).mean(1,keepdim=True)+1e-6)).abs().amax(1)", LONG, ("max", "sum")),
+    "attention": (f"torch.softmax({SCORES},-1)@torch.randn(4,256,64)", 256, ("softmax",)),
+    "soft cap": (f"torch.softmax(torch.tanh({SCORES}/30)*30,-1)@torch.randn(4,256,64)", 256, ("softmax",)),
+    "alibi": (f"torch.softmax({SCORES}+torch.randn(4,1,1)*torch.arange(256),-1)@torch.randn(4,256,64)", 256, ("softmax",)),
+    "mask": (f"torch.softmax(({SCORES}).masked_fill(torch.randn(96,256)>1,-1e9),-1)@torch.randn(4,256,64)", 256, ("softmax",)),
+}
+
+
+@pytest.mark.parametrize("name", ONE_PASS)
+def test_one_pass(name: str) -> None:
+    code, axis, carries = ONE_PASS[name]
+    (only,) = folds(code, axis)
+    assert sorted(only) == sorted(carries)
+
+
+def test_a_short_row_keeps_two_passes() -> None:
+    # It stays in registers, where a second pass costs less than rescaling.
+    assert folds("torch.softmax(torch.randn(512,4096),1)", 4096) == [("max",), ("sum",)]
+
+
+GROUPINGS = {
+    "left, written left": "(torch.randn(64,4096)@torch.randn(4096,64))@torch.randn(64,4096)",
+    "left, written right": "torch.randn(64,4096)@(torch.randn(4096,64)@torch.randn(64,4096))",
+    "right, written left": "(torch.randn(4096,64)@torch.randn(64,4096))@torch.randn(4096,64)",
+    "right, written right": "torch.randn(4096,64)@(torch.randn(64,4096)@torch.randn(4096,64))",
+}
+
+
+@pytest.mark.parametrize("name", GROUPINGS)
+def test_a_chain_of_products_is_grouped_by_size(name: str) -> None:
+    # Between the kernels stand 64 x 64 numbers; the other grouping would have 4096 x 4096.
+    assert [b.shape for b in to_loops(plan(GROUPINGS[name])).temps] == [(64, 64)]
+
+
+LOW_RANK = {
+    "x@W + (x@A)@B": "x@torch.randn({k},{k}) + (x@torch.randn({k},{r}))@torch.randn({r},{k})",
+    "x@(W + A@B)": "x@(torch.randn({k},{k}) + torch.randn({k},{r})@torch.randn({r},{k}))",
+}
+
+
+@pytest.mark.parametrize(("rows", "k", "r", "joint"), [(65536, 64, 32, True), (16, 1024, 64, False)])
+def test_a_low_rank_update_is_grouped_by_size(rows: int, k: int, r: int, joint: bool) -> None:
+    # Many rows share W + A@B, so that the full product is one pass; few rows take A and B one after the other, two passes over k.
+    for spelling in LOW_RANK.values():
+        passes = folds(f"x=torch.randn({rows},{k}); " + spelling.format(k=k, r=r), k)
+        assert len(passes) == (1 if joint else 2)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_strict_keeps_every_bit(seed: int) -> None:
+    """Terms and chosen Loop IR under ``strict`` against Tensor IR, op by op in the same types; all three add as NumPy does."""
+    made = build(Random(seed))
+    given = inputs_of(made, seed)
+    wanted = tensor_ir.run(made, given)
+    terms = to_terms(made)
+    loops = to_loops(search(saturate(terms, rules.active("strict")), target("H200")))
+    for found in (evaluate.run(terms, given), loop_ir.run(loops, given)):
+        for got, want in zip(found, wanted, strict=True):
+            assert got.dtype == want.dtype
+            np.testing.assert_array_equal(got.reshape(want.shape), want)
+            np.testing.assert_array_equal(np.signbit(got.reshape(want.shape)), np.signbit(want))
+
+
+def test_fast_has_no_rule_of_its_own_yet() -> None:
+    assert rules.active("fast") == rules.active("default")
+
+
+def test_explain_accuracy_says_what_may_change(capsys: pytest.CaptureFixture[str]) -> None:
+    code = "x=torch.randn(4,8); torch.softmax(x,1)@torch.randn(8,4)"
+    assert cli.main(["compile", "-c", code, "--explain-accuracy"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("accuracy default: rules up to contracts take part.")
+    assert "reassociates may change the last digits" in text
+    assert "twist_softmax_weighted" in text
+    assert cli.main(["compile", "-c", code, "--accuracy", "strict", "--explain-accuracy"]) == 0
+    text = capsys.readouterr().out
+    assert "rules up to exact take part" in text
+    assert "last digits" not in text.split("Under every accuracy")[0]
+
+
+def _two(op: str) -> tuple[Builder, Value, Value]:
+    b = Builder()
+    x, y = b.input("x", (8,), "f32"), b.input("y", (8,), "f32")
+    roots = b.apply("sqrt", x), b.apply("sqrt", y)
+    a, c = {
+        "exp(log(x)) = x": lambda: (b.apply("exp", b.apply("log", x)), x),
+        "sqrt(x)*sqrt(y) = sqrt(x*y)": lambda: (b.apply("mul", *roots), b.apply("sqrt", b.apply("mul", x, y))),
+        "max(x, min(x, y)) = x": lambda: (b.apply("maximum", x, b.apply("minimum", x, y)), x),
+        "(x > 0 ? x : 0) = relu": lambda: (b.where(b.apply("gt", x, 0.0), x, 0.0), b.apply("maximum", x, 0.0)),
+        "-(x - y) = y - x": lambda: (b.apply("neg", b.apply("sub", x, y)), b.apply("sub", y, x)),
+        "x - x = 0": lambda: (b.apply("sub", x, x), b.full((8,), 0.0, "f32")),
+        "not x < y = y <= x": lambda: (b.apply("not", b.apply("lt", x, y)), b.apply("le", y, x)),
+    }[op]()  # fmt: skip
+    return b, a, c
+
+
+UNPROVABLE = (
+    "exp(log(x)) = x", "sqrt(x)*sqrt(y) = sqrt(x*y)", "max(x, min(x, y)) = x", "(x > 0 ? x : 0) = relu", "-(x - y) = y - x", "x - x = 0",
+    "not x < y = y <= x",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("identity", UNPROVABLE)
+def test_what_floats_refute_stays_unproved(identity: str) -> None:
+    b, left, right = _two(identity)
+    s = saturated(b, left, right, accuracy="fast")
+    assert s.roots[0] != s.roots[1]
