@@ -85,12 +85,6 @@ def divide_after_amax(a: Val, b: Val, k: Axes) -> Equation:
 
 
 @rule(Rounding.REASSOCIATES)
-def shift_out_of_sum(a: Val, b: Val, k: Axes) -> Equation:
-    """An addend that does not vary along k is counted: the mean of what a bias moved."""
-    return rewrite((a + b).sum(k), a.sum(k) + b * b.count(k), when=(b.free_of(k), k.not_empty()))
-
-
-@rule(Rounding.REASSOCIATES)
 def sum_of_repeated(v: Val, k: Axes) -> Equation:
     """A sum over axes along which nothing varies counts them."""
     other = k - v.free
@@ -144,6 +138,6 @@ def split_low_rank(x: Val, a: Val, b: Val, k: Axes, j: Axes) -> Equation:
 def rules() -> tuple[Rule, ...]:
     return (
         reduce_over_nothing, *_merge(), *_merge_bools(), *_repeat(), *_repeat_bools(), any_of_negated, all_of_negated, factor_out_of_amax,
-        divide_after_amax, shift_out_of_sum, sum_of_repeated, factor_out_of_sum, regroup_sum, factor_into_sum, divide_after_sum,
-        sign_of_sum, add_sums, split_low_rank,
+        divide_after_amax, sum_of_repeated, factor_out_of_sum, regroup_sum, factor_into_sum, divide_after_sum, sign_of_sum, add_sums,
+        split_low_rank,
     )  # fmt: skip
