@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 
 from emmy_eq import cli, evaluate, loop_ir, rules, tensor_ir
+from emmy_eq.arrays import to_numpy
 from emmy_eq.egraph import saturate
 from emmy_eq.extract.loops import to_loops
 from emmy_eq.extract.plan import search
 from emmy_eq.extract.targets import target
 from emmy_eq.lower.builder import Builder, Value
+from emmy_eq.pipeline import Compiled, Options
 from emmy_eq.to_terms import to_terms
+from emmy_eq.torch_ir import capture_code
 
 from .plan_checks import plan
 from .random_programs import build
@@ -102,6 +105,31 @@ def test_strict_keeps_every_bit(seed: int) -> None:
             assert got.dtype == want.dtype
             np.testing.assert_array_equal(got.reshape(want.shape), want)
             np.testing.assert_array_equal(np.signbit(got.reshape(want.shape)), np.signbit(want))
+
+
+BITS = {
+    "map": "torch.sigmoid(x)*torch.exp(x)/torch.sqrt(x.abs()+1)-torch.tanh(x)",
+    "choice": "torch.where(x>0, x, -x).clamp(-1,1)+torch.relu(x)",
+    "extremes": "torch.relu(x).amax(1), x.amin(0), x.argmax(1), (x>1).any(1)",
+    "half": "(x.to(torch.bfloat16)*1.5+x.to(torch.bfloat16)).float()",
+    "views": "x.t().contiguous().view(-1)[::3]*2, torch.cat((x,-x))",
+    "quantized rows": "torch.round(x/(x.abs().amax(1,keepdim=True)/127)).to(torch.int8)",
+}
+
+
+@pytest.mark.parametrize("name", BITS)
+def test_strict_kernels_keep_every_bit(name: str) -> None:
+    """The simulator against Tensor IR.  No float sums: those are added in the order of the schedule, under every accuracy."""
+    code = f"x=torch.randn(7,12)*3; {BITS[name]}"
+    compiled = Compiled(lambda: capture_code(code), Options(accuracy="strict"))
+    given = compiled.torch_ir.examples()
+    wanted = tensor_ir.run(compiled.tensor_ir, {n: to_numpy(x) for n, x in given.items()})
+    for got, want in zip(compiled.run(given), wanted, strict=True):
+        found = to_numpy(got)
+        assert found.dtype == want.dtype
+        np.testing.assert_array_equal(found, want)
+        if found.dtype.kind == "f":
+            np.testing.assert_array_equal(np.signbit(found), np.signbit(want))
 
 
 def test_fast_has_no_rule_of_its_own_yet() -> None:
