@@ -139,7 +139,7 @@ class Extractor:
         """Decides ties by what is computed: a digest that names neither inputs nor classes."""
         known = (c if option is None else id(option), *(x.key for x in children))
         if known not in self.keys:
-            self.keys[known] = _digest(*self.note(c, option, [x.key for x in children]))
+            self.keys[known] = digest(*self.note(c, option, [x.key for x in children]))
         return self.keys[known]
 
     def note(self, c: int, option: Option | None, keys: list[bytes]) -> tuple[object, ...]:
@@ -230,5 +230,5 @@ def _cost(choice: _Choice) -> int:
     return choice.cost
 
 
-def _digest(*parts: object) -> bytes:
+def digest(*parts: object) -> bytes:
     return blake2b(repr(parts).encode(), digest_size=8).digest()

@@ -51,6 +51,8 @@ class Search:
         self.roots: dict[Job, list[Result]] = {}
         for cls, result in zip(sat.roots, sat.results, strict=True):
             self.roots.setdefault((cls, _mask(result.axes)), []).append(result)
+        self.goals: Sequence[Job] = tuple(self.roots)  # what is computed now, from
+        self.leaves = frozenset[int]()  # stored values that others compute
         self.universe = frozenset({*self.graph.cuts, *sat.roots, *self.needed, *(s.cls for s in sat.seams)} | _stored(self.graph))
         self.names = _unique_names(self.graph, self.universe)
         self.orders = self.memory_orders()
@@ -70,14 +72,18 @@ class Search:
             orders.setdefault(name, tuple(a for a in axes if sat.free[c] & a.bit))
         return orders
 
+    def seen(self, c: int) -> frozenset[int]:
+        """The classes that may be stored and that a kernel storing ``c`` meets first."""
+        if c not in self.sees:
+            self.sees[c] = frozenset(x for x, _ in self.graph.seen_from(c, self.universe))
+        return self.sees[c]
+
     def visible(self, root: int, stop: frozenset[int]) -> frozenset[int]:
         """The classes of ``stop`` that the kernel of ``root`` can meet."""
         seen = {root}
         queue = [root]
         for c in queue:
-            if c not in self.sees:
-                self.sees[c] = frozenset(x for x, _ in self.graph.seen_from(c, self.universe))
-            for x in self.sees[c] - seen:
+            for x in self.seen(c) - seen:
                 seen.add(x)
                 if x not in stop:
                     queue.append(x)
@@ -139,16 +145,27 @@ class Search:
 
     def finished(self, n: int, kernel: Planned) -> Planned:
         """Kernel number ``n`` in normal form, called after the tensor that its last output is."""
-        last = kernel.outputs[-1].buffer
-        seams = {self.names[s.cls]: s.name for s in reversed(self.sat.seams) if s.cls in self.names}
-        name = f"k{n}_{seams.get(last, last)}"
+        name = self.called(n, kernel.outputs[-1].buffer)
         return Planned(name, kernel.outputs, build(name, kernel.outputs, self.sat.axes, self.orders), kernel.cost)
+
+    def called(self, n: int, buffer: str) -> str:
+        """Kernel number ``n``, whose last output is ``buffer``."""
+        seams = {self.names[s.cls]: s.name for s in reversed(self.sat.seams) if s.cls in self.names}
+        return f"k{n}_{seams.get(buffer, buffer)}"
+
+    def part(self, goals: Sequence[Job], leaves: frozenset[int]) -> list[Planned] | None:
+        """The kernels of the best plan found that computes ``goals`` from ``leaves``."""
+        self.goals, self.leaves = goals, leaves
+        found = self.climb()
+        merged = self.merged(found) if found is not None else None
+        self.goals, self.leaves = tuple(self.roots), frozenset()
+        return merged
 
     def evaluate(self, stop: frozenset[int]) -> list[Planned] | None:
         """The plan that stores the classes of ``stop`` where they are met, in launch order; None where none exists."""
         while True:
             needed = frozenset(self.needed)
-            made = self.jobs(stop | needed)
+            made = self.jobs(stop | needed | self.leaves)
             if needed != self.needed:
                 continue
             ring = self.ring(made) if made is not None else ()
@@ -167,7 +184,7 @@ class Search:
     def jobs(self, stop: frozenset[int]) -> Made | None:
         """The kernels that the results need, with the stored classes that each reads."""
         made: Made = {}
-        todo = list(self.roots)
+        todo = list(self.goals)
         for job in todo:
             if job in made:
                 continue
@@ -175,16 +192,16 @@ class Search:
             if kernel is None:
                 return None
             made[job] = kernel
-            todo += [self.home(c) for c in sorted(kernel[1])]
+            todo += [self.home(c) for c in sorted(kernel[1] - self.leaves)]
         return made
 
     def producers(self, made: Made, job: Job) -> list[Job]:
-        return [self.home(c) for c in sorted(made[job][1])]
+        return [self.home(c) for c in sorted(made[job][1] - self.leaves)]
 
     def ring(self, made: Made) -> tuple[Job, ...]:
         """Kernels that need each other's results in a circle, or ()."""
         done: set[Job] = set()
-        for root in self.roots:
+        for root in self.goals:
             path: list[Job] = []
             stack = [(root, False)]
             while stack:
@@ -202,7 +219,7 @@ class Search:
     def launch_order(self, made: Made) -> list[Planned]:
         """Producers first."""
         order: dict[Job, Planned] = {}
-        stack = [(root, False) for root in reversed(self.roots)]
+        stack = [(root, False) for root in reversed(self.goals)]
         while stack:
             job, ready = stack.pop()
             if ready:
@@ -232,7 +249,8 @@ class Search:
 
     def climb(self) -> list[Planned] | None:
         """Local search; the order of moves is that of class numbers, so the outcome is reproducible."""
-        free = [c for c in sorted({*self.graph.cuts, *(r for r in self.sat.roots if self.graph.dear[r])}) if c not in self.pinned]
+        possible = {*self.graph.cuts, *(r for r in self.sat.roots if self.graph.dear[r])} - self.pinned.keys() - self.leaves
+        free = sorted(possible & self.below() if self.leaves else possible)
         tensors = frozenset(c for c in free if c in self.graph.names)
         contractions = frozenset(c for c in tensors if self.graph.folds_in(c, tensors))
         starts = sorted(dict.fromkeys((contractions, tensors, frozenset[int]())), key=lambda s: _seconds(self.evaluate(s)))
@@ -242,6 +260,16 @@ class Search:
             if _seconds(plan) < _seconds(best) * (1 - 1e-9):
                 best = plan
         return best
+
+    def below(self) -> set[int]:
+        """What stands between the goals and the leaves."""
+        found = {c for c, _ in self.goals}
+        queue = sorted(found)
+        for c in queue:
+            new = self.seen(c) - self.leaves - found
+            found |= new
+            queue += sorted(new)
+        return found
 
     def improve(self, stop: frozenset[int], free: Sequence[int]) -> list[Planned] | None:
         """Try the moves in turn until a full round of them has changed nothing."""

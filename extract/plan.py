@@ -15,6 +15,7 @@ from emmy_eq.errors import InvalidInput, Unsupported
 from emmy_eq.extract.climb import Met, Search
 from emmy_eq.extract.measured import NONE, PLAIN, Model
 from emmy_eq.extract.merge import Planned
+from emmy_eq.extract.parts import in_parts, waists
 from emmy_eq.extract.targets import Target
 from emmy_eq.terms import AxisTable, InputBuf, Result
 
@@ -61,7 +62,9 @@ def search(sat: Saturated, target: Target, place: Place = "auto", seconds: float
     known: set[tuple[str, ...]] = set()
     while True:
         finder = Search(sat, target, pins(sat, place), start + seconds, model)
-        done = tuple(finder.finished(n, k) for n, k in enumerate(kernels(finder, place)))
+        between = waists(finder) if place not in ("fuse", "cut") else ()
+        parts = in_parts(finder, between) if between else None
+        done = tuple(parts if parts is not None else (finder.finished(n, k) for n, k in enumerate(kernels(finder, place))))
         met = tuple(sorted(finder.met.values(), key=lambda m: (m.seconds, m.stored)))
         found = Plan(done, sat.results, sat.inputs, sat.axes, target, met, time.perf_counter() - start, model)
         chosen = tuple(loop_ir.identity(k.loops) for k in done) if times else ()

@@ -1,0 +1,69 @@
+"""Deep programs: planned in parts, equal layers once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from emmy_eq import loop_ir
+from emmy_eq.extract import parts
+from emmy_eq.extract.climb import Job, Search
+from emmy_eq.extract.merge import Planned
+from emmy_eq.pipeline import Compiled, Options
+from emmy_eq.torch_ir import capture
+
+
+class Residual(nn.Module):
+    def __init__(self, layers: int, size: int = 16) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            nn.Sequential(nn.RMSNorm(size), nn.Linear(size, 2 * size), nn.SiLU(), nn.Linear(2 * size, size)) for _ in range(layers)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = x + layer(x)
+        return x
+
+
+def compiled(layers: int) -> tuple[Residual, Tensor, Compiled]:
+    torch.manual_seed(0)
+    model, x = Residual(layers).requires_grad_(False), torch.randn(8, 16)
+    return model, x, Compiled(lambda: capture(model, (x,)), Options("H200"))
+
+
+def test_equal_layers_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    solved: list[Sequence[Job]] = []
+    part = Search.part
+
+    def counted(self: Search, goals: Sequence[Job], leaves: frozenset[int]) -> list[Planned] | None:
+        solved.append(goals)
+        return part(self, goals, leaves)
+
+    monkeypatch.setattr(Search, "part", counted)
+    model, x, deep = compiled(6)
+    loop_ir.verify(deep.loop_ir)
+    # The first layer reads an input and the last stores a result: the four between are one.
+    assert 1 <= len(solved) <= 3
+    identities = [loop_ir.identity(k) for k in deep.loop_ir.kernels]
+    assert len(set(identities)) < len(identities)
+    assert len({k.name for k in deep.loop_ir.kernels}) == len(identities)
+    # Sums of at most 32 float32 values of size 1, six layers deep, in another order.
+    torch.testing.assert_close(deep(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_shallow_program_is_planned_as_a_whole() -> None:
+    _, _, shallow = compiled(2)
+    assert parts.waists(Search(shallow.egraph, shallow.target, {})) == ()
+
+
+def test_parts_cost_no_more_than_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, _, deep = compiled(4)
+    seconds = deep.plan.seconds
+    monkeypatch.setattr(parts, "FEWEST", 100)
+    _, _, whole = compiled(4)
+    assert len(whole.plan.met) > len(deep.plan.met) == 1
+    assert seconds <= whole.plan.seconds * 1.02  # a local search either way
