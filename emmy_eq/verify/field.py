@@ -223,6 +223,9 @@ def _float_op(name: str, args: list[Parts], key: int) -> Parts:
     if name == "sigmoid":
         e = _exp(_float_op("neg", args, key), key)
         return _float_op("reciprocal", [tuple((x + 1) % p for x, p in zip(e, PRIMES, strict=False))], key)
+    if name == "tanh":
+        s = _float_op("sigmoid", [tuple(2 * x % p for x, p in zip(args[0], PRIMES, strict=False))], key)
+        return tuple((2 * x - 1) % p for x, p in zip(s, PRIMES, strict=False))
     if name == "pow":
         return _power(args[0], args[1], key)
     if name == "abs":

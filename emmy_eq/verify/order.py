@@ -222,6 +222,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sqrt": _sqrt,
     "rsqrt": lambda a: _div(Fraction(1), _sqrt(a)),
     "sigmoid": lambda a: _div(Fraction(1), 1 + _exp(-a)),
+    "tanh": lambda a: 2 * _div(Fraction(1), 1 + _exp(-2 * a)) - 1,
     "pow": _power,
     "floor": lambda a: Fraction(math.floor(a)) if _finite(a) else a,
     "ceil": lambda a: Fraction(math.ceil(a)) if _finite(a) else a,
