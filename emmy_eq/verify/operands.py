@@ -98,7 +98,8 @@ def draw_operands(rule: Rule, draw: Draw, profile: Profile) -> Operands:
             out[name] = np.asarray(rng.integers(-4, 5, shape))
         else:
             with np.errstate(over="ignore"):
-                out[name] = admitted(profile(rng, dtype, shape), draw.values).astype(DTYPES[dtype])
+                made = profile(rng, dtype, shape).astype(DTYPES[dtype])  # where what is tiny may become -0.0
+                out[name] = admitted(made, draw.values).astype(DTYPES[dtype])
     return out
 
 
