@@ -115,7 +115,7 @@ def distance(result: Tensor, reference: Tensor) -> float:
     if result.shape != reference.shape:
         return float("inf")
     if not result.is_floating_point():
-        return float((result.long() - reference.long()).abs().max()) if result.numel() else 0.0
+        return float((result.long() - reference.long().to(result.device)).abs().max()) if result.numel() else 0.0
     y, ref = result.double(), reference.double().to(result.device)
     finite = ref.isfinite() & y.isfinite()
     # A finite float64 value beyond the result's range rounds to infinity there, rightly.

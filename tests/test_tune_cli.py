@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from emmy_eq import cli
+from emmy_eq import cli, execute
 from emmy_eq.codegen import tune as tuning
 from tests.fake_devices import LOG, PLANTED
 
@@ -20,6 +20,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The path of a store; tuning goes to the fake device, whose third row fails."""
     monkeypatch.setenv(LOG, str(tmp_path / "log"))
     monkeypatch.setenv(PLANTED, ",,raise,")
+    monkeypatch.setattr(execute, "require_cuda", lambda command: None)
     monkeypatch.setattr(tuning, "tune", partial(tuning.tune, factory="tests.fake_devices:Fake"))
     return tmp_path / "t.sqlite"
 
