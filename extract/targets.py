@@ -23,7 +23,7 @@ class Target:
 
     ``flops`` by unit: ``fma`` (f32 outside tensor cores), ``fma_f64``, and tensor cores by operand type (dense, f32 accumulation).
     ``contraction_units``: the unit on which code generation really computes a sum of products, by operand type.
-    ``mma_share``: the part of the tensor cores' 16-bit peak that mma.sync reaches (on sm_90 the rest takes wgmma; estimated from tf32 on H200).
+    ``mma_share``: the part of the tensor cores' 16-bit peak that mma.sync reaches (sm_90: an estimate from tf32 on H200).
     ``l2_bandwidth`` and ``launch_seconds`` (a kernel in a CUDA graph) are not published; they are microbenchmark figures.
     """
 
