@@ -14,7 +14,7 @@ from emmy_eq import loop_ir
 from emmy_eq.egraph import Saturated
 from emmy_eq.extract import egraph as eg
 from emmy_eq.extract.body import Body, Extractor
-from emmy_eq.extract.cost import cost
+from emmy_eq.extract.cost import Cost, cost
 from emmy_eq.extract.egraph import EGraph, Option
 from emmy_eq.extract.loops import build, sketch
 from emmy_eq.extract.measured import PLAIN, Model
@@ -58,6 +58,7 @@ class Search:
         self.orders = self.memory_orders()
         self.extractor = Extractor(self.graph, target, self.names)
         self.sees: dict[int, frozenset[int]] = {}
+        self.measured: list[Cost] = []  # of every kernel met that has a measured time, chosen or not
         self.kernels: dict[tuple[Job, frozenset[int]], tuple[Planned, frozenset[int]] | None] = {}
         self.met: dict[frozenset[Job], Met] = {}
         self.stops: dict[frozenset[Job], frozenset[int]] = {}  # what `evaluate` was asked to store, for each of them
@@ -132,16 +133,15 @@ class Search:
         if not self.model.times:
             return made
         normal = build("kernel", outputs, self.sat.axes, self.orders)
-        return replace(made, cost=self.model.settled(made.cost, loop_ir.identity(normal)))
+        settled = self.model.settled(made.cost, loop_ir.identity(normal))
+        if settled.measured is not None:
+            self.measured.append(settled)
+        return replace(made, cost=settled)
 
     def merged(self, kernels: Sequence[Planned]) -> list[Planned]:
         """``kernels`` with those merged that are faster so; what a pin says is stored is read from memory."""
         pinned = frozenset(self.names[c] for c in self.needed)
         return merge(kernels, self.kernel_of, self.sat.axes, frozenset(r.name for r in self.sat.results), pinned)
-
-    def made(self) -> list[Planned]:
-        """Every kernel that any plan asked for, before merging."""
-        return [made[0] for made in self.kernels.values() if made is not None]
 
     def finished(self, n: int, kernel: Planned) -> Planned:
         """Kernel number ``n`` in normal form, called after the tensor that its last output is."""

@@ -71,7 +71,7 @@ def search(sat: Saturated, target: Target, place: Place = "auto", seconds: float
         if not times or chosen in known or time.perf_counter() > start + seconds:
             return found
         known.add(chosen)
-        model = model.refitted(k.cost for k in finder.made())
+        model = model.refitted(finder.measured)
 
 
 def kernels(finder: Search, place: Place) -> Sequence[Planned]:
