@@ -110,7 +110,7 @@ def _alike(graph: EGraph, t: Twin, a: Option, b: Option) -> bool:
     if (a.op, len(a.children), a.stored < 0) != (b.op, len(b.children), b.stored < 0) or not _masks(graph, t, a.mask, b.mask):
         return False
     if a.op == "iota":
-        return _expression(graph, t, a.attr, a.mask) == b.attr
+        return bool(_expression(graph, t, a.attr, a.mask) == b.attr)
     if a.op != "load":
         return bool(a.attr == b.attr)
     first, second = (a.attr, b.attr) if a.stored >= 0 else (a.attr[1], b.attr[1])
