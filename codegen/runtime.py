@@ -56,15 +56,20 @@ class Program:
 
 
 def load(
-    program: loop_ir.Program, kernels: Sequence[ir.Kernel], sources: Sequence[str], target: Target
+    program: loop_ir.Program,
+    kernels: Sequence[ir.Kernel],
+    sources: Sequence[str],
+    calls: Sequence[tuple[str, Mapping[str, str]]],
+    target: Target,
 ) -> Callable[..., list[torch.Tensor]]:
-    """Compile the kernels of a program; the result takes its inputs by name and gives its results in order."""
+    """Compile the ``kernels`` of a program, with their ``sources``; the result takes its inputs by name and gives its results in order.
+
+    ``calls``: in launch order, the name of a kernel, and the program's buffer for each of its own.
+    """
     with ThreadPoolExecutor(len(kernels) or 1) as pool:
         cubins = list(pool.map(lambda source: compile_cubin(source, target.arch), sources))
-    launches = tuple(
-        Launch(kernel, cubin, {p.name: p.name for p in kernel.params if p.kind not in ("scratch", "zeroed")})
-        for kernel, cubin in zip(kernels, cubins, strict=True)
-    )
+    compiled = {kernel.name: (kernel, cubin) for kernel, cubin in zip(kernels, cubins, strict=True)}
+    launches = tuple(Launch(*compiled[name], arguments) for name, arguments in calls)
     outputs = tuple(Buffer(name, shape, dtype) for name, shape, dtype, _ in program.outputs)
     executable = Executable(Program(launches, program.inputs, program.temps, outputs, target.arch))
     names = [b.name for b in program.inputs]

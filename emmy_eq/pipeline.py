@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -126,7 +127,7 @@ class Compiled:
         from emmy_eq.codegen.tune import stored_row
 
         stated = {name: schedule.parse(row) for name, row in self._rows().items()}
-        rows = ((k, stated.get(k.name) or stored_row(k, self.target) or schedules(k, self.target)[0]) for k in self.launched)
+        rows = ((k, stated.get(k.name) or stored_row(k, self.target) or schedules(k, self.target)[0]) for k in self.distinct)
         return tuple(tile_ir.to_tile(k, row) for k, row in rows)
 
     @stage
@@ -186,6 +187,22 @@ class Compiled:
     def launched(self) -> tuple[loops.Kernel, ...]:
         """The kernels that write something; an output without elements needs none."""
         return tuple(k for k in self.loop_ir.kernels if any(0 not in b.shape for b in k.outputs))
+
+    @cached_property
+    def calls(self) -> tuple[tuple[loops.Kernel, Mapping[str, str]], ...]:
+        """For each launched kernel the one whose code runs it, and the program's buffer for each of that one's: the first
+        that differs in names only, unless the options state rows that differ too."""
+        from emmy_eq import loop_ir
+
+        rows = self._rows()
+        first: dict[tuple[str, str | None], loops.Kernel] = {}
+        alike = [first.setdefault((loop_ir.identity(k), rows.get(k.name)), k) for k in self.launched]
+        return tuple((k, loop_ir.match(k, launched)) for k, launched in zip(alike, self.launched, strict=True))
+
+    @property
+    def distinct(self) -> tuple[loops.Kernel, ...]:
+        """The kernels that code is made for, each once."""
+        return tuple({k.name: k for k, _ in self.calls}.values())
 
     def _rows(self) -> dict[str, str]:
         """Schedule rows by kernel that the options state; raises `InvalidInput` for one that has no kernel."""
@@ -251,8 +268,9 @@ class Compiled:
         memory = {b.name: to_numpy(given[b.name]) for b in self.loop_ir.inputs}
         made = [(b.name, b.shape, b.dtype) for b in self.loop_ir.temps] + [o[:3] for o in self.loop_ir.outputs]
         memory |= {name: np.empty(shape, DTYPES[dtype]) for name, shape, dtype in made}
-        for kernel in self.kernel_ir:
-            simulate.run(kernel, memory)
+        made_of = {kernel.name: kernel for kernel in self.kernel_ir}
+        for kernel, arguments in self.calls:
+            simulate.run(made_of[kernel.name], {own: memory[name] for own, name in arguments.items()})
         return [to_torch(memory[name].reshape(shape), dtype) for name, shape, dtype, _ in self.loop_ir.outputs]
 
     def _constants_on(self, device: torch.device, given: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -271,7 +289,8 @@ class Compiled:
     def _loaded(self) -> Callable[[Mapping[str, torch.Tensor]], list[torch.Tensor]]:
         from emmy_eq.codegen.runtime import load
 
-        return load(self.loop_ir, self.kernel_ir, self.cuda, self.target)
+        calls = [(kernel.name, arguments) for kernel, arguments in self.calls]
+        return load(self.loop_ir, self.kernel_ir, self.cuda, calls, self.target)
 
 
 def compile(

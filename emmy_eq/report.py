@@ -97,7 +97,8 @@ def _cell(value: Any, unit: str) -> str:
 
 def kernel_records(compiled: Compiled) -> list[dict[str, Any]]:
     """One record a kernel of the plan: its modelled cost, its schedule row (none, where it writes nothing)."""
-    rows = {tile.name: str(tile.schedule) for tile in compiled.tile_ir}
+    made = {tile.name: str(tile.schedule) for tile in compiled.tile_ir}
+    rows = {launched.name: made[kernel.name] for launched, (kernel, _) in zip(compiled.launched, compiled.calls, strict=True)}
     return [
         {
             "name": kernel.name,

@@ -51,8 +51,19 @@ def test_equal_layers_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     identities = [loop_ir.identity(k) for k in deep.loop_ir.kernels]
     assert len(set(identities)) < len(identities)
     assert len({k.name for k in deep.loop_ir.kernels}) == len(identities)
+    assert [k.name for k in deep.kernel_ir] == [k.name for k in deep.distinct]
+    assert len(deep.cuda) == len(set(identities))  # equal kernels are generated and compiled once
     # Sums of at most 32 float32 values of size 1, six layers deep, in another order.
     torch.testing.assert_close(deep(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_row_of_its_own_sets_an_equal_kernel_apart() -> None:
+    model, x, deep = compiled(6)
+    shared = next(launched.name for launched, (kernel, _) in zip(deep.launched, deep.calls, strict=True) if launched is not kernel)
+    row = "WORK=t32 TILE=i0:t32 RASTER=row"
+    apart = Compiled(lambda: capture(model, (x,)), Options("H200", schedule={shared: row}))
+    assert {k.name for k in apart.distinct} - {k.name for k in deep.distinct} == {shared}
+    assert str(next(t for t in apart.tile_ir if t.name == shared).schedule) == row
 
 
 def test_a_shallow_program_is_planned_as_a_whole() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from emmy_eq.loop_ir.canonical import identity as identity
+from emmy_eq.loop_ir.canonical import match as match
 from emmy_eq.loop_ir.canonical import ops as ops
 from emmy_eq.loop_ir.grammar import Axis as Axis
 from emmy_eq.loop_ir.grammar import Buffer as Buffer

@@ -15,12 +15,19 @@ def identity(kernel: Kernel) -> str:
 
     Axes and values are numbered by construction (`emmy_eq.extract.loops`), so the text depends on nothing else.
     """
-    order: list[str] = []
-    for stmt in walk(kernel.body):
-        if isinstance(stmt, Load | Store) and stmt.buffer not in order:
-            order.append(stmt.buffer)
-    order += [b.name for b in (*kernel.inputs, *kernel.outputs) if b.name not in order]
-    return hashlib.sha256(show(rename(kernel, {name: _letters(i) for i, name in enumerate(order)}, "k")).encode()).hexdigest()
+    names = {name: _letters(i) for i, name in enumerate(_buffers(kernel))}
+    return hashlib.sha256(show(rename(kernel, names, "k")).encode()).hexdigest()
+
+
+def match(first: Kernel, second: Kernel) -> dict[str, str]:
+    """Of two kernels with one identity: for each buffer of ``first`` the one that takes its place in ``second``."""
+    return dict(zip(_buffers(first), _buffers(second), strict=True))
+
+
+def _buffers(kernel: Kernel) -> list[str]:
+    """Their names in order of first access, then those that are not accessed."""
+    accessed = (s.buffer for s in walk(kernel.body) if isinstance(s, Load | Store))
+    return list(dict.fromkeys((*accessed, *(b.name for b in (*kernel.inputs, *kernel.outputs)))))
 
 
 def _letters(n: int) -> str:

@@ -20,6 +20,7 @@ PROGRAMS: dict[str, tuple[Function, tuple[tuple[int, ...], ...]]] = {
     "matmul": (lambda x, y: torch.relu(x @ y), ((70, 130), (130, 50))),
     "rms_norm": (lambda x, w: torch.nn.functional.rms_norm(x, (512,), w), ((64, 512), (512,))),
     "attention": (lambda q, k, v: torch.softmax(q @ k.transpose(-1, -2) / 8.0, -1) @ v, ((2, 3, 100, 64),) * 3),
+    "one kernel launched twice": (lambda x, w: (x @ w) @ w, ((256, 256), (256, 256))),
     "transpose": (lambda x: x.t().contiguous() * 2.0, ((100, 60),)),
 }
 
