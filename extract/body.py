@@ -1,4 +1,4 @@
-"""The body of one kernel: a term for its output, chosen from the e-graph by greedy DAG extraction.
+"""The body of one kernel: a term for each of its outputs, chosen from the e-graph by greedy DAG extraction.
 
 Classes are settled in order of cost (Knuth's generalization of Dijkstra's algorithm), where the cost of a term counts every
 shared class once.  A class costs what it adds to a kernel with these parallel axes; costs are whole femtoseconds, so
@@ -25,16 +25,21 @@ from emmy_eq.terms import InputBuf, TempBuf, Val
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """``loads``: the stored classes that it reads; ``classes`` of its terms, for `emmy_eq.extract.nest.Unrealisable`."""
+    """``vals``: a term a root; ``loads``: the stored classes that they read; ``classes`` of their terms, for
+    `emmy_eq.extract.nest.Unrealisable`."""
 
-    val: Val
+    vals: tuple[Val, ...]
     loads: frozenset[int]
     classes: Mapping[Val, int]
+
+    @property
+    def twisted(self) -> bool:
+        return any(v.op == "twist" for v in self.classes)
 
 
 @dataclass(slots=True)
 class _Choice:
-    """A settled class: ``below`` is the set of classes of its term, as bits in order of settling."""
+    """A settled class: ``below`` is the set of classes that ``cost`` counts, as bits in order of settling."""
 
     option: Option | None  # None: read from memory, point by point
     cost: int
@@ -53,10 +58,10 @@ class Extractor:
         self.weights: dict[tuple[int, int], int] = {}  # by option and parallel axes
         self.keys: dict[tuple[object, ...], bytes] = {}
 
-    def body(self, root: int, parallel: int, stop: frozenset[int], one_pass: bool) -> Body | None:
-        """The cheapest term for ``root`` in a kernel over the axes ``parallel``, reading the classes of ``stop`` from memory.
+    def body(self, roots: Sequence[int], parallel: int, stop: frozenset[int], one_pass: bool) -> Body | None:
+        """The cheapest term for each of ``roots`` in a kernel over the axes ``parallel``, reading the classes of ``stop`` from memory.
 
-        ``one_pass``: twists may be used.  None where every term for the root needs one.
+        ``one_pass``: twists may be used.  None where every term for a root needs one.
         """
         settled: dict[int, _Choice] = {}
         order: list[int] = []
@@ -70,19 +75,23 @@ class Extractor:
             weight = self.weight(c, option, parallel, stop)
             children = [settled[x] for x in option.children] if option is not None else []
             key = self.key(c, option, children)
+            if option is not None and option.stored >= 0 and option.stored not in stop:
+                children.append(settled[option.stored])
             cost, below = _union(children, weights)
             heapq.heappush(heap, (weight + cost, key, c, len(pending)))
             pending.append((option, weight, below))
 
-        found = {root}
-        queue = [root]
+        found = set(roots)
+        queue = list(roots)
         for c in queue:
-            if c in stop and c != root:
+            if c in stop and c not in roots:
                 push(c, None)
                 continue
             for option, children in self.links[c]:
                 if option.op == "twist" and not one_pass:
                     continue
+                if option.stored >= 0 and option.stored not in stop:
+                    children = tuple(dict.fromkeys((*children, option.stored)))
                 missing[id(option)] = len(children)
                 for child in children:
                     waiting.setdefault(child, []).append((c, option))
@@ -91,7 +100,8 @@ class Extractor:
                         queue.append(child)
                 if not children:
                     push(c, option)
-        while heap and root not in settled:
+        left = set(roots)
+        while heap and left:
             cost, key, c, n = heapq.heappop(heap)
             if c in settled:
                 continue
@@ -99,19 +109,22 @@ class Extractor:
             settled[c] = _Choice(chosen, cost, below | 1 << len(order), key)
             order.append(c)
             weights.append(weight)
+            left.discard(c)
             for user, waiter in waiting.get(c, ()):
                 missing[id(waiter)] -= 1
                 if missing[id(waiter)] == 0 and user not in settled:
                     push(user, waiter)
-        return self.build(root, settled, order) if root in settled else None
+        return None if left else self.build(roots, settled, order)
 
     def weight(self, c: int, option: Option | None, parallel: int, stop: frozenset[int]) -> int:
         """Femtoseconds that computing class ``c`` so adds."""
         t = self.target
         if option is None:
             return 1 + round(self.points(self.graph.sat.free[c]) * itemsize(self.graph.sat.dtype[c]) / t.dram_bandwidth * 1e15)
-        # A renamed read of what is not stored yet brings a kernel of its own.
-        extra = round(t.launch_seconds * 1e15) if option.stored >= 0 and option.stored not in stop else 0
+        extra = 0
+        if option.stored >= 0 and option.stored not in stop:
+            # A renamed read of what is not stored yet brings a kernel that computes and stores it.
+            extra = round(t.launch_seconds * 1e15) + self.weight(option.stored, None, parallel, stop)
         known = (id(option), parallel)
         if known not in self.weights:
             self.weights[known] = 1 + round(self.seconds(c, option, parallel) * 1e15)
@@ -155,11 +168,16 @@ class Extractor:
             return "load", dtype, shape, ", ".join(map(ix.show, idxs)), keys
         return option.op, dtype, str(option.attr), option.mask, alike, keys
 
-    def build(self, root: int, settled: Mapping[int, _Choice], order: list[int]) -> Body:
+    def build(self, roots: Sequence[int], settled: Mapping[int, _Choice], order: list[int]) -> Body:
         values: dict[int, Val] = {}
         loads: set[int] = set()
-        for n, c in enumerate(order):
-            if not settled[root].below >> n & 1:
+        used = set(roots)
+        for c in reversed(order):
+            option = settled[c].option
+            if c in used and option is not None:
+                used.update(option.children)
+        for c in order:
+            if c not in used:
                 continue
             option = settled[c].option
             if option is None:
@@ -167,7 +185,7 @@ class Extractor:
             elif option.stored >= 0:
                 loads.add(option.stored)
             values[c] = self.term(c, option, [values[x] for x in option.children] if option is not None else [])
-        return Body(values[root], frozenset(loads), {v: c for c, v in values.items()})
+        return Body(tuple(values[root] for root in roots), frozenset(loads), {v: c for c, v in values.items()})
 
     def buffer(self, c: int) -> TempBuf:
         return TempBuf(self.names[c], self.graph.sat.free[c], self.graph.sat.dtype[c])

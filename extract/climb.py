@@ -7,8 +7,10 @@ two best by storing one value more or less at a time.  Kernels are cached by wha
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 
 from emmy_eq import loop_ir
 from emmy_eq.egraph import Saturated
@@ -111,20 +113,22 @@ class Search:
 
     def bodies(self, job: Job, stop: frozenset[int]) -> Iterator[Body]:
         """The one-pass form, and where that has twists the form without: which is faster depends on the size of a row."""
-        body = self.extractor.body(*job, stop, one_pass=True)
+        root, parallel = job
+        body = self.extractor.body([root], parallel, stop, one_pass=True)
         if body is not None:
             yield body
-        if body is None or any(v.op == "twist" for v in body.classes):
-            other = self.extractor.body(*job, stop, one_pass=False)
+        if body is None or body.twisted:
+            other = self.extractor.body([root], parallel, stop, one_pass=False)
             if other is not None:
                 yield other
 
     def outputs(self, job: Job, body: Body) -> list[Output]:
         results = self.roots.get(job)
+        (val,) = body.vals
         if results is None:
             name = self.names[job[0]]
-            return [Output(name, body.val, self.orders[name])]
-        return [Output(r.name, body.val, r.axes) for r in results]
+            return [Output(name, val, self.orders[name])]
+        return [Output(r.name, val, r.axes) for r in results]
 
     def kernel_of(self, outputs: Sequence[Output]) -> Planned:
         """A sketch of the kernel of ``outputs``, with its cost; raises `Unrealisable`."""
@@ -141,7 +145,20 @@ class Search:
     def merged(self, kernels: Sequence[Planned]) -> list[Planned]:
         """``kernels`` with those merged that are faster so; what a pin says is stored is read from memory."""
         pinned = frozenset(self.names[c] for c in self.needed)
-        return merge(kernels, self.kernel_of, self.sat.axes, frozenset(r.name for r in self.sat.results), pinned)
+        return merge(kernels, self.kernel_of, self.together, self.sat.axes, frozenset(r.name for r in self.sat.results), pinned)
+
+    def together(self, outputs: Sequence[Output], read: Set[str]) -> Sequence[Output] | None:
+        """``outputs``, of which some were made of others read from memory, as one body that shares a pass over what is in ``read``;
+        None where no twist does."""
+        classes = {name: c for c, name in self.names.items()} | {r.name: c for c, r in zip(self.sat.roots, self.sat.results, strict=True)}
+        if any(set(o.axes) != set(self.orders[o.buffer]) for o in outputs):
+            return None  # renamed to merge with another
+        roots = [classes[o.buffer] for o in outputs]
+        stop = frozenset(classes[name] for name in read if name in classes).difference(roots)
+        body = self.extractor.body(roots, reduce(or_, (o.mask for o in outputs)), stop, one_pass=True)
+        if body is None or not body.twisted or not body.loads <= stop:
+            return None
+        return [replace(o, val=val) for o, val in zip(outputs, body.vals, strict=True)]
 
     def finished(self, n: int, kernel: Planned) -> Planned:
         """Kernel number ``n`` in normal form, called after the tensor that its last output is."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
@@ -29,9 +29,12 @@ class Planned:
 
 
 Make = Callable[[Sequence[Output]], Planned]  # a kernel with its cost; raises `Unrealisable`
+Together = Callable[[Sequence[Output], Set[str]], Sequence[Output] | None]  # other terms for outputs, from the buffers named
 
 
-def merge(kernels: Sequence[Planned], make: Make, axes: AxisTable, results: frozenset[str], pinned: frozenset[str]) -> list[Planned]:
+def merge(
+    kernels: Sequence[Planned], make: Make, together: Together, axes: AxisTable, results: frozenset[str], pinned: frozenset[str]
+) -> list[Planned]:
     """``kernels`` (in launch order), where the pair that saves most modelled time is merged as long as one saves any.
 
     Buffers in ``results`` are stored in any case; those in ``pinned`` go through memory to all their readers.
@@ -47,7 +50,7 @@ def merge(kernels: Sequence[Planned], make: Make, axes: AxisTable, results: froz
             key = (id(a), id(b))
             if key not in tried:
                 others = [k for k in current if k is not a and k is not b]
-                tried[key] = _merged(a, b, make, axes, results.union(*map(_reads, others)))
+                tried[key] = _merged(a, b, make, together, axes, results.union(*map(_reads, others)))
             merged = tried[key]
             saved = a.cost.seconds + b.cost.seconds - merged.cost.seconds if merged is not None else 0.0
             if merged is not None and saved > (best[0] if best is not None else 1e-12):
@@ -59,7 +62,7 @@ def merge(kernels: Sequence[Planned], make: Make, axes: AxisTable, results: froz
         current = _in_order([merged, *(k for k in current if k is not first and k is not second)])
 
 
-def _merged(a: Planned, b: Planned, make: Make, axes: AxisTable, wanted: frozenset[str]) -> Planned | None:
+def _merged(a: Planned, b: Planned, make: Make, together: Together, axes: AxisTable, wanted: frozenset[str]) -> Planned | None:
     """One kernel for both, where their nests agree; ``a`` comes first in launch order.  ``wanted``: buffers that others read."""
     first, second = list(a.outputs), list(b.outputs)
     made = {o.buffer: o.val for o in first}
@@ -73,11 +76,20 @@ def _merged(a: Planned, b: Planned, make: Make, axes: AxisTable, wanted: frozens
     renamed = _renamed(first, second, axes) if first else second
     if renamed is None:
         return None
-    try:
-        merged = make([*first, *renamed])
-    except Unrealisable:
-        return None
-    return merged if _blocks_with_folds(merged.loops.body) < 2 else None
+    forms = [[*first, *renamed]]
+    if first and _reads(b) & made.keys() and (other := together(forms[0], _reads(a) | _reads(b))) is not None:
+        forms.append([*other])
+    return min(_possible(forms, make), key=lambda k: k.cost.seconds, default=None)
+
+
+def _possible(forms: Sequence[Sequence[Output]], make: Make) -> Iterator[Planned]:
+    for outputs in forms:
+        try:
+            merged = make(outputs)
+        except Unrealisable:
+            continue
+        if _blocks_with_folds(merged.loops.body) < 2:
+            yield merged
 
 
 def _pointwise(root: Val, buffers: Mapping[str, Val], axes: AxisTable) -> bool:
