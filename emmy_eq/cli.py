@@ -133,6 +133,7 @@ def parser() -> argparse.ArgumentParser:
     tuning.add_argument("--plans", type=int, default=1, metavar="K", help="measure the K best plans by the model (default: 1)")
     tuning.add_argument("--minutes", type=float, metavar="M", help="stop after this time")
     tuning.add_argument("--devices", type=int, default=1, metavar="N", help="GPUs to measure on (default: 1)")
+    tuning.add_argument("--ray", metavar="ADDRESS", help="GPUs of this Ray cluster instead (auto: the one that this machine is part of)")
     tuning.add_argument("--store", metavar="FILE", help="timing store (default: $EMMY_EQ_STORE, else in the user's cache folder)")
     tuning.set_defaults(command=tune_command)
 
@@ -239,18 +240,16 @@ def rules_of(files: Sequence[str]) -> tuple[Rule, ...]:
 def tune_command(options: argparse.Namespace) -> int:
     """130 after Ctrl-C, as shells have it."""
     compiled = compiled_from(options)
-    from emmy_eq.codegen.tune import report, tune
-    from emmy_eq.execute import require_cuda
+    from emmy_eq import tuning
 
-    require_cuda("tune")
-    plans = [compiled, *compiled.alternatives(options.plans - 1)]
-    kernels = [k for plan in plans for k in plan.launched]
-    done = tune(kernels, compiled.target, store_path(options), options.rows, options.minutes, options.devices)
-    times = [report.plan_times(p.launched, [b.name for b in p.loop_ir.temps], p.plan.seconds, done) for p in plans]
-    print(json.dumps(report.record(done, times), indent=1) if options.json else report.text(done, times))
-    if done.interrupted:
+    for name in ("rows", "plans", "devices"):
+        if getattr(options, name) < 1:
+            raise InvalidInput(f"--{name} {getattr(options, name)}", "it is at least 1")
+    found = tuning.tune(compiled, store_path(options), options.rows, options.minutes, options.plans, options.devices, options.ray)
+    print(json.dumps(found.record(), indent=1) if options.json else found.text())
+    if found.done.interrupted:
         return 130
-    return 0 if all(k.best is not None for k in done.kernels) else 1
+    return 0 if all(k.best is not None for k in found.done.kernels) else 1
 
 
 def store_command(options: argparse.Namespace) -> int:

@@ -163,12 +163,6 @@ class Compiled:
         other.__dict__["terms"], other.watch = self.terms, self.watch
         return other
 
-    def alternatives(self, count: int) -> list[Compiled]:
-        """The next best plans that the search met, each a program with every seam pinned."""
-        seams = [seam.name for seam in self.egraph.seams]
-        met = [m for m in self.plan.met[1:] if set(m.stored) <= set(seams)]
-        return [self.placed({seam: "cut" if seam in m.stored else "fuse" for seam in seams}) for m in met[:count]]
-
     def on(self, target: str) -> Compiled:
         """The same program for another target, from the same saturation."""
         return self._again(replace(self.options, target=target, schedule=None))
@@ -176,6 +170,14 @@ class Compiled:
     def placed(self, place: Mapping[str, str] | str) -> Compiled:
         """The same program with its cuts pinned otherwise, from the same saturation."""
         return self._again(replace(self.options, place=place, schedule=None))
+
+    def timed(self, times: Mapping[str, float]) -> Compiled:
+        """The same program, planned again with these measured seconds of kernels, by identity."""
+        from emmy_eq.extract.plan import search
+
+        other = self._again(self.options)
+        other.__dict__["plan"] = search(self.egraph, self.target, self.options.place, self.options.search_seconds, times)
+        return other
 
     def _again(self, options: Options) -> Compiled:
         other = Compiled(self._source, options, self._only)

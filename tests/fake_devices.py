@@ -58,6 +58,14 @@ class Fake:
         return Sample((took, took + 1, took - 1), 1e-7, 1e-6, "close")
 
 
+class Contrary(Fake):
+    """A kernel takes as long as it has folds, squared: against the model, which fuses small products."""
+
+    def prepare(self, kernel: loop_ir.Kernel, target: Target) -> Callable[[Schedule], Sample]:
+        took = 10.0 * sum(isinstance(s, loop_ir.Fold) for s in loop_ir.walk(kernel.body)) ** 2
+        return lambda row: Sample((took, took, took), 1e-7, 1e-6, "close")
+
+
 class NoDevice(Fake):
     def __init__(self, number: int) -> None:
         raise EmmyError("no device here")

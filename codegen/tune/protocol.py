@@ -1,10 +1,10 @@
-"""What the worker needs of a device."""
+"""What a tuner needs of a worker, and a worker of its device."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from emmy_eq import loop_ir
 from emmy_eq.codegen.schedule import Schedule
@@ -28,3 +28,18 @@ class Device(Protocol):
 
     def prepare(self, kernel: loop_ir.Kernel, target: Target) -> Callable[[Schedule], Sample]:
         """Draw inputs and compute what is expected; the result measures one row."""
+
+
+class Worker(Protocol):
+    """One device somewhere, with a watchdog before it."""
+
+    def start(self) -> dict[str, str]:
+        """The device's facts; again after an answer that says the worker is lost.  Raises `EmmyError` where it cannot start."""
+
+    def ask(self, question: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """The answer, as `emmy_eq.codegen.tune.worker` gives it; outcome ``hang``, ``memory`` or ``fault`` where there is none in time."""
+
+    def kill(self) -> None:
+        """From any thread; the one that waits for an answer then gets one."""
+
+    def stop(self) -> None: ...

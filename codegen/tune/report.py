@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
-from emmy_eq import loop_ir
 from emmy_eq.codegen.tune.session import Tuned, Tuning
 from emmy_eq.extract.store import Measurement
 from emmy_eq.text import table
 
 
-@dataclass(frozen=True, slots=True)
-class PlanTimes:
-    """``stored``: buffers between its kernels; ``measured_us``: the kernels' best times together, None where one has none."""
-
-    stored: tuple[str, ...]
-    kernels: int
-    model_us: float
-    measured_us: float | None
-
-
-def plan_times(kernels: Sequence[loop_ir.Kernel], stored: Sequence[str], model_seconds: float, done: Tuning) -> PlanTimes:
-    best = {k.identity: k.best for k in done.kernels}
-    found = [best[loop_ir.identity(k)] for k in kernels]
-    measured = [m.microseconds for m in found if m is not None]
-    return PlanTimes(tuple(stored), len(kernels), model_seconds * 1e6, sum(measured) if len(measured) == len(found) else None)
-
-
-def record(done: Tuning, plans: Sequence[PlanTimes]) -> dict[str, Any]:
+def record(done: Tuning) -> dict[str, Any]:
     """Times are medians in microseconds."""
     kernels = [
         {
@@ -45,17 +25,12 @@ def record(done: Tuning, plans: Sequence[PlanTimes]) -> dict[str, Any]:
         }
         for k in done.kernels
     ]
-    return {"kernels": kernels, "plans": [asdict(p) for p in plans], "interrupted": done.interrupted}
+    return {"kernels": kernels, "interrupted": done.interrupted}
 
 
-def text(done: Tuning, plans: Sequence[PlanTimes]) -> str:
-    """A table of kernels; of several plans one more."""
-    rows = [[k.kernel, _us(_time(k.default)), _us(_time(k.best)), _factor(k), str(k.measured), _marks(k), _row(k)] for k in done.kernels]
-    kernels = table(["kernel", "default us", "best us", "gain", "measured", "marks", "best row"], rows)
-    if len(plans) == 1:
-        return kernels
-    times = [[str(n), str(p.kernels), _us(p.model_us), _us(p.measured_us), ", ".join(p.stored) or "-"] for n, p in enumerate(plans, 1)]
-    return f"{kernels}\n\n{table(['plan', 'kernels', 'model us', 'measured us', 'stored between kernels'], times)}"
+def text(done: Tuning) -> str:
+    rows = [[k.kernel, us(_time(k.default)), us(_time(k.best)), _factor(k), str(k.measured), _marks(k), _row(k)] for k in done.kernels]
+    return table(["kernel", "default us", "best us", "gain", "measured", "marks", "best row"], rows)
 
 
 def _record(m: Measurement | None) -> dict[str, Any] | None:
@@ -80,7 +55,7 @@ def _time(m: Measurement | None) -> float | None:
     return m.microseconds if m is not None and m.passed else None
 
 
-def _us(time: float | None) -> str:
+def us(time: float | None) -> str:
     return f"{time:.2f}" if time is not None else "-"
 
 

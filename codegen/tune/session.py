@@ -11,13 +11,15 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from emmy_eq import loop_ir
 from emmy_eq.codegen.schedule import Schedule
+from emmy_eq.codegen.tune.protocol import Worker
 from emmy_eq.codegen.tune.search import Search
 from emmy_eq.codegen.tune.software import version
-from emmy_eq.codegen.tune.watchdog import Lost, Worker
+from emmy_eq.codegen.tune.watchdog import LocalWorker
 from emmy_eq.errors import EmmyError, InvalidInput
 from emmy_eq.extract.store import Key, Measurement, Store
 from emmy_eq.extract.targets import Target
@@ -54,40 +56,33 @@ def stderr(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def tune(
-    kernels: Sequence[loop_ir.Kernel],
-    target: Target,
-    path: Path,
-    rows: int = 12,
-    minutes: float | None = None,
-    devices: int = 1,
-    factory: str = GPU,
-    row_seconds: float = ROW_SECONDS,
-    command: str | None = None,
-    say: Say = stderr,
-) -> Tuning:
-    """Look at ``rows`` rows of every kernel (equal ones once), within ``minutes`` if given; results go into the store at ``path``.
+def tune(kernels: Sequence[loop_ir.Kernel], target: Target, path: Path, rows: int = 12, minutes: float | None = None, **how: Any) -> Tuning:
+    """`Tuner.tune` of a tuner that ``how`` makes and that ends with it."""
+    with Tuner(target, path, **how) as tuner:
+        return tuner.tune(kernels, rows, minutes)
 
-    What the store has under the same key is not measured again, so an interrupted run goes on where it ended.  Ctrl-C stops it and
-    keeps what was measured.  ``factory``: ``MODULE:NAME`` of the `Device` that workers make.  Raises `EmmyError` where a worker cannot
-    start, `StoreError` where nothing can be stored.
+
+class Tuner:
+    """Worker processes on equal devices, and the store at ``path`` that their answers go to.
+
+    ``factory``: ``MODULE:NAME`` of the `Device` that workers make.  ``workers``: those to use instead of one on each of this machine's
+    ``devices`` first devices.  Raises `EmmyError` where a worker cannot start, `StoreError` where nothing can be stored.
     """
-    workers = [Worker(factory, n) for n in range(devices)]
-    try:
-        facts = [w.start() for w in workers]
-        if any(f != facts[0] for f in facts):
-            raise InvalidInput("the devices", f"they differ: {', '.join(f['device'] for f in facts)}")
-        session = _Session(target, path, facts[0], row_seconds, shlex.join(sys.argv) if command is None else command, say)
-        session.plan(kernels, rows, minutes)
-        return session.run(workers)
-    finally:
-        for w in workers:
-            w.stop()
 
-
-class _Session:
-    def __init__(self, target: Target, path: Path, facts: dict[str, str], row_seconds: float, command: str, say: Say) -> None:
-        self.target, self.path, self.facts, self.row_seconds, self.command, self.say = target, path, facts, row_seconds, command, say
+    def __init__(
+        self,
+        target: Target,
+        path: Path,
+        devices: int = 1,
+        factory: str = GPU,
+        workers: Sequence[Worker] | None = None,
+        row_seconds: float = ROW_SECONDS,
+        command: str | None = None,
+        say: Say = stderr,
+    ) -> None:
+        self.target, self.path, self.row_seconds, self.say = target, path, row_seconds, say
+        self.command = shlex.join(sys.argv) if command is None else command
+        self.workers = workers if workers is not None else [LocalWorker(factory, n) for n in range(devices)]
         self.searches: dict[str, Search] = {}  # by kernel identity
         self.waiting: list[Search] = []  # not begun
         self.ends: dict[Search, float] = {}  # when each that was begun has to end
@@ -95,34 +90,61 @@ class _Session:
         self.stopped = False
         self.lock = threading.Lock()
 
+    def __enter__(self) -> Tuner:
+        try:
+            facts = [w.start() for w in self.workers]
+            if any(f != facts[0] for f in facts):
+                raise InvalidInput("the devices", f"they differ: {', '.join(f['device'] for f in facts)}")
+            self.facts = facts[0]
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        for w in self.workers:
+            w.stop()
+
     def key(self, identity: str, row: str) -> Key:
         return Key(identity, row, self.target.name, emmy_eq=version(), **self.facts)
 
-    def plan(self, kernels: Sequence[loop_ir.Kernel], rows: int, minutes: float | None) -> None:
+    def tune(self, kernels: Sequence[loop_ir.Kernel], rows: int = 12, minutes: float | None = None) -> Tuning:
+        """Look at ``rows`` rows of every kernel (equal ones once), within ``minutes`` if given, and return what is known of all so far.
+
+        What the store has under the same key is not measured again, so an interrupted run goes on where it ended.  Ctrl-C stops the
+        tuner and keeps what was measured.
+        """
         with Store(self.path) as store:
             for kernel in kernels:
                 identity = loop_ir.identity(kernel)
-                stored = {m.key.schedule: m for m in store.of(identity, self.target.name) if m.key == self.key(identity, m.key.schedule)}
-                self.searches.setdefault(identity, Search(kernel, self.target, rows, stored))
-        self.waiting = list(self.searches.values())
-        if minutes is not None:
-            self.end = time.monotonic() + 60 * minutes
-
-    def run(self, workers: Sequence[Worker]) -> Tuning:
-        with ThreadPoolExecutor(len(workers)) as pool:
-            serving = [pool.submit(self.serve, w) for w in workers]
+                if identity not in self.searches:
+                    stored = {m.key.schedule: m for m in store.of(identity, self.target.name)}
+                    same = {row: m for row, m in stored.items() if m.key == self.key(identity, row)}
+                    self.searches[identity] = Search(kernel, self.target, rows, same)
+                    self.waiting.append(self.searches[identity])
+        self.end = time.monotonic() + 60 * minutes if minutes is not None else float("inf")
+        with ThreadPoolExecutor(len(self.workers)) as pool:
+            serving = [pool.submit(self.serve, w) for w in self.workers]
             try:
                 wait(serving, return_when=FIRST_EXCEPTION)
             except KeyboardInterrupt:
                 self.say("interrupted: what was measured is stored, and the next run goes on from there")
-                self.stopped = True
+                self.abandon()
             interrupted = self.stopped
-            self.stopped = True  # also where one worker failed: the others end
-            for w in workers:
-                w.kill()
+            if any(served.done() and served.exception() is not None for served in serving):
+                self.abandon()
         for served in serving:
             served.result()
         return Tuning(tuple(_tuned(i, s) for i, s in self.searches.items()), interrupted)
+
+    def abandon(self) -> None:
+        """End what the workers do now."""
+        self.stopped = True
+        for w in self.workers:
+            w.kill()
 
     def serve(self, worker: Worker) -> None:
         """One thread a worker: rows of one kernel as long as it has any, then of the next."""
@@ -134,7 +156,7 @@ class _Session:
                     prepared = None
                     continue
                 prepared = search
-                answer = _ask(worker, {"measure": str(row)}, self.row_seconds)
+                answer = worker.ask({"measure": str(row)}, self.row_seconds)
                 if self.stopped:
                     return
                 self.learn(store, search, row, answer)
@@ -160,7 +182,7 @@ class _Session:
         record = {f.name: getattr(self.target, f.name) for f in fields(self.target)}
         record = {name: dict(v) if isinstance(v, Mapping) else v for name, v in record.items()}
         question = {"prepare": loop_ir.show(search.kernel), "target": record}
-        answer = _ask(worker, question, PREPARE_SECONDS)
+        answer = worker.ask(question, PREPARE_SECONDS)
         if "prepared" in answer:
             return True
         if not self.stopped:
@@ -194,13 +216,6 @@ class _Session:
             best = f"best {search.best.microseconds:.2f} us" if search.best is not None else "none yet"
             found = f"{m.microseconds:.2f} us" if m.passed else f"{m.outcome}: {m.note}"
             self.say(f"{search.kernel.name} {len(search.tried)}/{search.rows}  {found}  ({best})  {row}")
-
-
-def _ask(worker: Worker, question: dict[str, Any], seconds: float) -> dict[str, Any]:
-    try:
-        return worker.ask(question, seconds)
-    except Lost as lost:
-        return {"outcome": lost.outcome, "note": lost.note}
 
 
 def _tuned(identity: str, search: Search) -> Tuned:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from emmy_eq import loop_ir
@@ -28,14 +29,14 @@ def stored_row(kernel: loop_ir.Kernel, target: Target) -> Schedule | None:
     return row if row is not None and legal(kernel, row, target) else None
 
 
-def stored_times(target: Target) -> dict[str, float]:
-    """Seconds of the kernels that the store knows on ``target``, by identity."""
-    return _asked(lambda store: best_times(store, target.name, version()), {})
+def stored_times(target: Target, path: Path | None = None) -> dict[str, float]:
+    """Seconds of the kernels that a store knows on ``target``, by identity; without ``path`` of the default one."""
+    return _asked(lambda store: best_times(store, target.name, version()), {}, path)
 
 
-def _asked(question: Callable[[Store], T], otherwise: T) -> T:
+def _asked(question: Callable[[Store], T], otherwise: T, path: Path | None = None) -> T:
     """What the store answers, or ``otherwise`` without one.  A store that cannot be read does not stop a compile: it is said on stderr."""
-    path = default_path()
+    path = path or default_path()
     if path is None or not path.is_file():
         return otherwise
     try:

@@ -26,8 +26,8 @@ class Lost(Exception):
         super().__init__(note)
 
 
-class Worker:
-    """A worker on device ``number``; `start` before use, and again after `Lost`."""
+class LocalWorker:
+    """A `Worker` on device ``number`` of this machine: a process of its own."""
 
     def __init__(self, factory: str, number: int) -> None:
         self._command = [sys.executable, "-m", "emmy_eq.codegen.tune.worker", factory, str(number)]
@@ -35,7 +35,6 @@ class Worker:
         self._rest = b""
 
     def start(self) -> dict[str, str]:
-        """The device's facts.  Raises `EmmyError` where the worker cannot start."""
         self.stop()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (`stop` closes it)
         self._process = subprocess.Popen(
@@ -57,15 +56,17 @@ class Worker:
         return facts
 
     def ask(self, question: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """The worker's answer.  Raises `Lost` after stopping it where there is none in time."""
         assert self._process is not None
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(question).encode() + b"\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            raise self._lost() from None
-        return self._answer(seconds)
+            try:
+                self._process.stdin.write(json.dumps(question).encode() + b"\n")
+                self._process.stdin.flush()
+            except BrokenPipeError:
+                raise self._lost() from None
+            return self._answer(seconds)
+        except Lost as lost:
+            return {"outcome": lost.outcome, "note": lost.note}
 
     def kill(self) -> None:
         """From any thread; the one that waits for an answer then raises `Lost`."""
