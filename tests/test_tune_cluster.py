@@ -28,8 +28,8 @@ def test_workers_in_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv(PLANTED, ",abort,")
     said: list[str] = []
     try:
+        ray.init(num_cpus=2, num_gpus=2, include_dashboard=False)
         with pytest.raises(InvalidInput, match="has 2"):
-            ray.init(num_cpus=2, num_gpus=2, include_dashboard=False)
             ray_workers("auto", 3, "tests.fake_devices:Fake")
         workers = ray_workers("auto", 2, "tests.fake_devices:Fake")
         with Tuner(target("H200"), tmp_path / "t.sqlite", workers=workers, command="test", say=said.append) as tuner:
