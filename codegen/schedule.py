@@ -14,12 +14,14 @@ so that neighbouring threads touch neighbouring vectors, and a thread's register
     s   steps of a serial loop.  TILE: ``s4``.  REDUCE: ``s`` as many as needed; left out, one step must do.
     r   registers.  t  threads.  w  threads, above every ``t`` part (whole warps).  v  vector lanes.
 
-Where the products are of 16-bit values, a row may give them to the tensor cores, 16 x 8 results and 16 products each at a time:
+A row may give products to the tensor cores, 16 x 8 results and 16 products each at a time (8 of 32-bit operands):
 
     WORK=t256 TILE=i0:w2.r4.m16,i1:w4.r4.n8 REDUCE=i2:s.r2.k16 STAGE=3:async RASTER=row
 
     m16 n8 k16   the axis's part of the tensor core's step, spread over the lanes of a warp as mma.sync demands.  ``w`` and ``r``
                  are then warps and steps: coordinate ((block*steps + step)*w + warp)*r*16 + reg*16 + row, so a warp's rows are adjacent.
+    k8 k8x3      f32 operands in place of 16-bit ones: rounded to tf32, or each as the sum of two tf32 values, whose three large
+                 products are summed (`emmy_eq.codegen.lower.tf32`).
 
 ``STAGE`` is how operands come to the threads that share them: ``1:shared``, ``2:shared`` through registers to one or two buffers in
 shared memory; ``2:async`` to ``4:async`` by cp.async into so many buffers, where an operand is loaded as it is, in aligned vectors.
@@ -44,7 +46,7 @@ from emmy_eq.errors import InvalidInput
 MAX_THREADS = 1024
 DEPTHS = {"shared": (1, 2), "async": (2, 3, 4)}  # buffers by path
 WARP = 32
-ATOMS = {"m": 16, "n": 8, "k": 16}  # elements of mma.sync's step along each of its axes, for 16-bit operands
+ATOMS = {"m16": 16, "n8": 8, "k16": 16, "k8": 8, "k8x3": 8}  # elements of mma.sync's step along one of its axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class Split:
     threads: int = 1
     slow: bool = False  # the threads are whole warps, spelled w
     vector: int = 1
-    atom: str = ""  # the axis of mma.sync that this is: m, n or k
+    atom: str = ""  # of `ATOMS`: the axis of mma.sync that this is
 
     @property
     def tile(self) -> int:
@@ -73,9 +75,7 @@ class Split:
         parts += threads + regs if self.atom else regs + threads
         if self.vector > 1:
             parts.append(f"v{self.vector}")
-        if self.atom:
-            parts.append(f"{self.atom}{ATOMS[self.atom]}")
-        return ".".join(parts) or "r1"
+        return ".".join([*parts, *filter(None, [self.atom])]) or "r1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Schedule:
     @property
     def atoms(self) -> dict[str, str]:
         """The axes that mma.sync's m, n and k are; empty where tensor cores are not used."""
-        return {s.atom: name for name, s in (*self.tile, *self.reduce) if s.atom}
+        return {s.atom[0]: name for name, s in (*self.tile, *self.reduce) if s.atom}
 
     def split(self, axis: str) -> Split:
         """The split of ``axis``; one that is not named is one element a block (TILE), or one a step (REDUCE)."""
@@ -166,11 +166,11 @@ def _split(item: str, spec: str) -> Split:
     found: dict[str, int] = {}
     slow = False
     *parts, last = spec.split(".")
-    atom = next((a for a, n in ATOMS.items() if last == f"{a}{n}"), "")
+    atom = last if last in ATOMS else ""
     for part in parts if atom else (*parts, last):
         match = re.fullmatch(r"([bsrtwv])(\d*)", part)
         if match is None or (not match[2] and match[1] != "s") or _FIELD[match[1]] in found:
-            why = "its parts are b, s, r, t or w, v with a number, each once, such as s.r4.t32.v4; m16, n8, k16 end one"
+            why = f"its parts are b, s, r, t or w, v with a number, each once, such as s.r4.t32.v4; {', '.join(ATOMS)} end one"
             raise InvalidInput(f"split {item!r}", why)
         slow |= match[1] == "w"
         found[_FIELD[match[1]]] = int(match[2] or 0)
@@ -223,14 +223,15 @@ def check(row: Schedule) -> None:
 def _check_atoms(row: Schedule, warps: int) -> None:
     """The lanes of every warp belong to the tensor core's step."""
     for key, axes, legal in (("TILE", row.tile, "mn"), ("REDUCE", row.reduce, "k")):
-        if sorted(s.atom for _, s in axes if s.atom) != sorted(legal):
-            raise InvalidInput(f"{key}={','.join(f'{a}:{s}' for a, s in axes)}", "m16 and n8 stand in TILE, k16 in REDUCE, each once")
+        if sorted(s.atom[0] for _, s in axes if s.atom) != sorted(legal):
+            why = "m16 and n8 stand in TILE, one of k16, k8, k8x3 in REDUCE, each once"
+            raise InvalidInput(f"{key}={','.join(f'{a}:{s}' for a, s in axes)}", why)
         for name, s in axes:
-            if s.threads > 1 and (not s.slow or s.atom == "k" or key == "REDUCE"):
-                raise InvalidInput(f"split {name}:{s}", "beside m16, n8 and k16 only TILE has threads, in whole warps (w)")
+            if s.threads > 1 and (not s.slow or key == "REDUCE"):
+                raise InvalidInput(f"split {name}:{s}", "where tensor cores multiply only TILE has threads, in whole warps (w)")
             if s.atom and s.vector > 1:
-                raise InvalidInput(f"split {name}:{s}", "m16, n8 and k16 have no vector lanes")
+                raise InvalidInput(f"split {name}:{s}", f"{s.atom} has no vector lanes")
     if row.threads != warps * WARP:
         raise InvalidInput(f"WORK=t{row.threads}", f"TILE's warps are {warps * WARP} threads")
     if not row.stage.depth:
-        raise InvalidInput("STAGE", "m16, n8 and k16 read their operands from shared memory")
+        raise InvalidInput("STAGE", "tensor cores read their operands from shared memory")

@@ -178,6 +178,14 @@ def halves(name: str, known: Mapping[str, Value]) -> tuple[str, str] | None:
     return (left, right) if types in ({"f16"}, {"bf16"}) else None
 
 
+def factors(name: str, known: Mapping[str, Value]) -> tuple[str, str] | None:
+    """What tensor cores may multiply for an f32 product: its `halves`, else its factors as they are."""
+    if (found := halves(name, known)) is not None or not is_product(name, known) or known[name].dtype != "f32":
+        return found
+    left, right = known[name].args
+    return left, right
+
+
 def kind(f: Fold, known: Mapping[str, Value]) -> str:
     """``map``, ``reduction``, ``scan``, ``contraction`` or ``twisted``."""
     if f.is_map:

@@ -21,14 +21,14 @@ SHARED = 256  # iterations of a block that use one value
 TILE = 128  # rows and columns of a product that one block computes: how often its operands come from L2
 ROW_BYTES = 128 << 10  # of a row that a block keeps between passes over it
 BLOCK = 256  # threads
-MATRIX_UNITS = ("f16", "bf16")
+MATRIX_UNITS = ("f16", "bf16", "tf32", "tf32x3")
 RESIDENT = 1024  # threads an SM needs to be busy
 DRAM_EFFICIENCY = 0.9
 UNHIDDEN = 0.25  # share of the work on the other units that the busiest one does not hide
 DEEP = 4.0  # a fold in a fold in a fold has no tiled schedule
 # Share of the fma peak that a product reaches with so many results a thread: registers reuse operands.
 PRODUCT_EFFICIENCY = {1: 0.10, 4: 0.30, 8: 0.45, 16: 0.55, 32: 0.65, 64: 0.72}
-# The same of mma.sync's peak, for products of 16-bit values; estimates, not measured yet.
+# The same of mma.sync's peak; estimates, not measured yet.
 MATRIX_EFFICIENCY = {2: 0.15, 4: 0.25, 8: 0.35, 16: 0.55, 64: 0.75, 128: 0.8}
 SPLIT_STEPS = 256  # steps of a product's fold that are worth a block of their own
 
@@ -248,7 +248,7 @@ class _Meter:
         points = self.points(depends) * self.repeats(depends, parallel) * self.anew(depends, folded, depth)
         # Tensor cores take no product inside a fold, nor attention's.
         unit = self.target.contraction_units.get(self.operand_type(operands), "fma") if not depth else "fma"
-        if unit in MATRIX_UNITS:
+        if unit in ("f16", "bf16"):
             self.absorbed |= {x for x in operands if x in self.lets}  # casts of what tensor cores take as it is
         # A product inside a fold is computed by the blocks that the kernel has, a tile at a time.
         outputs = self.points(parallel if depth else depends & parallel)
@@ -306,7 +306,7 @@ def _size(shape: Sequence[int]) -> int:
 def _product_seconds(p: _Product, t: Target) -> float:
     """Over the register tiles and splits of the fold there are, the fastest: large tiles reuse operands, small ones fill the machine."""
     matrix = p.unit in MATRIX_UNITS
-    rate = t.mma_sync if matrix else t.flops[p.unit]
+    rate = t.mma_sync(p.unit) if matrix else t.flops[p.unit]
     best = float("inf")
     split = 1 if p.nested else max(1, p.steps // SPLIT_STEPS)
     for results, efficiency in (MATRIX_EFFICIENCY if matrix else PRODUCT_EFFICIENCY).items():

@@ -21,9 +21,10 @@ UNITS = {"clock": "Hz", "l2_bytes": "B", "l2_bandwidth": "B/s", "dram_bandwidth"
 class Target:
     """One GPU.  Rates are peaks at boost clock, a second.
 
-    ``flops`` by unit: ``fma`` (f32 outside tensor cores), ``fma_f64``, and tensor cores by operand type (dense, f32 accumulation).
+    ``flops`` by unit: ``fma`` (f32 outside tensor cores), ``fma_f64``, and tensor cores by operand type (dense, f32 accumulation), of
+    which ``tf32x3`` multiplies f32 operands as three products of tf32.
     ``contraction_units``: the unit on which code generation really computes a sum of products, by operand type.
-    ``mma_share``: the part of the tensor cores' 16-bit peak that mma.sync reaches (sm_90: an estimate from tf32 on H200).
+    ``mma_share``: the part of the tensor cores' peak that mma.sync reaches (sm_90: an estimate from tf32 on H200).
     ``l2_bandwidth`` and ``launch_seconds`` (a kernel in a CUDA graph) are not published; they are microbenchmark figures.
     """
 
@@ -50,10 +51,9 @@ class Target:
     wgmma: bool = False
     clusters: bool = False
 
-    @property
-    def mma_sync(self) -> float:
-        """16-bit multiply-adds by mma.sync, as flops a second."""
-        return self.flops["f16"] * self.mma_share
+    def mma_sync(self, unit: str) -> float:
+        """Flops of a tensor core's unit by mma.sync, a second."""
+        return self.flops[unit] * self.mma_share
 
     @property
     def sfu_rate(self) -> float:
@@ -65,7 +65,7 @@ class Target:
 
 
 def _flops(fma: float, f64: float, tf32: float, f16: float) -> Mapping[str, float]:
-    return MappingProxyType({"fma": fma, "fma_f64": f64, "tf32": tf32, "f16": f16, "bf16": f16})
+    return MappingProxyType({"fma": fma, "fma_f64": f64, "tf32": tf32, "tf32x3": tf32 / 3, "f16": f16, "bf16": f16})
 
 
 _ROWS = (

@@ -116,14 +116,14 @@ def test_aligned_operands_are_copied_and_odd_ones_go_through_registers() -> None
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        ("WORK=t64 TILE=i0:w2.m16,i1:r2.n8 REDUCE=i2:s.r16 STAGE=2:async", "k16 in REDUCE"),
+        ("WORK=t64 TILE=i0:w2.m16,i1:r2.n8 REDUCE=i2:s.r16 STAGE=2:async", "k16, k8, k8x3 in REDUCE"),
         ("WORK=t64 TILE=i0:w2.m16,i1:t2 REDUCE=i2:s.k16 STAGE=2:async", "n8 stand in TILE"),
         ("WORK=t64 TILE=i0:t2.m16,i1:r2.n8 REDUCE=i2:s.k16 STAGE=2:async", "whole warps"),
         ("WORK=t64 TILE=i0:w2.v2.m16,i1:n8 REDUCE=i2:s.k16 STAGE=2:async", "no vector lanes"),
         ("WORK=t64 TILE=i0:m16,i1:n8 REDUCE=i2:s.k16 STAGE=2:async", "are 32 threads"),
         ("WORK=t32 TILE=i0:m16,i1:n8 REDUCE=i2:s.k16", "shared memory"),
         ("WORK=t32 TILE=i0:m16,i1:n8 REDUCE=i2:s.k16 STAGE=5:async", "2 to 4"),
-        ("WORK=t32 TILE=i0:m16.w2,i1:n8 REDUCE=i2:s.k16 STAGE=2:async", "m16, n8, k16 end one"),
+        ("WORK=t32 TILE=i0:m16.w2,i1:n8 REDUCE=i2:s.k16 STAGE=2:async", "m16, n8, k16, k8, k8x3 end one"),
     ],
 )
 def test_illegal_row_says_why(row: str, reason: str) -> None:

@@ -170,6 +170,23 @@ kernel halves(a: {dtype}[{a}], b: {dtype}[{b}]) -> out: {dtype}[{m},{n}]:
 """
 
 
+def floats(m: int, n: int, k: int, left: str = "mk", right: str = "kn") -> str:
+    """A product of f32 matrices, each stored in either order."""
+    extent, name = {"m": m, "n": n, "k": k}, {"m": "i0", "n": "i1", "k": "i2"}
+    a, b = (",".join(str(extent[x]) for x in order) for order in (left, right))
+    at, bt = (", ".join(name[x] for x in order) for order in (left, right))
+    return f"""
+kernel floats(a: f32[{a}], b: f32[{b}]) -> out: f32[{m},{n}]:
+  loop i0 < {m}, i1 < {n}:
+    fold i2 < {k}:
+      v0 = load a[{at}]
+      v1 = load b[{bt}]
+      v2 = mul v1, v0
+      carry v3 = sum(v2)
+    store out[i0, i1] = v3
+"""
+
+
 def batched_halves(batch: int, m: int, n: int, k: int) -> str:
     """A product a batch, with f32 bias and residual, and a second output."""
     a, b, out = f"{batch},{m},{k}", f"{batch},{n},{k}", f"{batch},{m},{n}"

@@ -1,4 +1,4 @@
-"""Contractions of 16-bit values on tensor cores (mma.sync): tiles of warps, operands by cp.async through shared memory."""
+"""Contractions on tensor cores (mma.sync): tiles of warps, operands by cp.async through shared memory."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from emmy_eq.codegen.families.contraction import FEW_ROWS, FOLD_STEP, JOIN_SECONDS, Product, product
 from emmy_eq.codegen.families.facts import Facts, ceil_power
 from emmy_eq.codegen.lower.stage import MATRIX_ROW
-from emmy_eq.codegen.schedule import DEPTHS, WARP, Schedule, Split, Stage
-from emmy_eq.codegen.tile_ir import halves
+from emmy_eq.codegen.schedule import ATOMS, DEPTHS, WARP, Schedule, Split, Stage
+from emmy_eq.codegen.tile_ir import factors
 from emmy_eq.extract.targets import Target
 
 TRIED = 8  # tiles proposed
@@ -17,7 +17,8 @@ SPLITS = (1, 2, 3, 4, 6, 8, 16)
 SPLIT_STEPS = 8  # steps of a part of a split fold, at least
 FULL_WARPS = 8  # warps of an SM that keep its tensor cores busy
 SPILLS = 160  # accumulators of a thread beyond which registers do not suffice
-OPERAND_BYTES = 2
+F32_STEPS = 4  # along k of f32 operands: rows of 128 bytes
+DEEP = {"f16": "k16", "bf16": "k16", "tf32": "k8", "tf32x3": "k8x3"}  # the k atom, by the target's unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +31,25 @@ class Block:
     warps: tuple[int, int]
     steps: tuple[int, int, int]
     rate: float
+    unit: str = "f16"  # of the target
 
-    def split(self, atom: str) -> Split:
-        n = "mnk".index(atom)
+    @property
+    def deep(self) -> str:
+        """The atom along k."""
+        return DEEP[self.unit]
+
+    def split(self, axis: str) -> Split:
+        n = "mnk".index(axis)
         warps = (*self.warps, 1)[n]
-        return Split(regs=self.steps[n], threads=warps, slow=warps > 1, atom=atom)
+        return Split(regs=self.steps[n], threads=warps, slow=warps > 1, atom=("m16", "n8", self.deep)[n])
 
-    def tile(self, atom: str) -> int:
-        return self.split(atom).tile
+    def tile(self, axis: str) -> int:
+        return self.split(axis).tile
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an operand's element: a step along k is of 32 bytes."""
+        return 32 // ATOMS[self.deep]
 
     @property
     def threads(self) -> int:
@@ -49,7 +61,7 @@ class Block:
 
     def shared(self, p: Product) -> int:
         """Bytes of one buffer of the operands."""
-        return (self.tile("m") + p.accumulators * self.tile("n")) * (self.tile("k") + MATRIX_ROW) * OPERAND_BYTES
+        return (self.tile("m") + p.accumulators * self.tile("n")) * (self.tile("k") * self.itemsize + MATRIX_ROW)
 
 
 BLOCKS = (
@@ -71,19 +83,27 @@ def matches(facts: Facts) -> bool:
     """One operand of few rows is read straight from memory instead, by rows of the contraction family."""
     if facts.nested or any(f.observer for f in facts.folds) or (p := product(facts)) is None:
         return False
-    return p.m is not None and facts.extents[p.m] > FEW_ROWS and any(_suits(facts, p, c.args[0]) for c in p.fold.carries if c.name == "sum")
+    return p.m is not None and facts.extents[p.m] > FEW_ROWS and operands(facts, p) is not None
 
 
-def _suits(facts: Facts, p: Product, name: str) -> bool:
-    found = halves(name, facts.known)
-    axes = [{p.m, p.n, p.k} & set(facts.known[x].axes) for x in found or ()]
-    return axes in ([{p.m, p.k}, {p.n, p.k}], [{p.n, p.k}, {p.m, p.k}])
+def operands(facts: Facts, p: Product) -> str | None:
+    """The type of what tensor cores may multiply for some sum: values that vary along m and k, and along n and k."""
+    for c in p.fold.carries:
+        found = factors(c.args[0], facts.known) if c.name == "sum" else None
+        axes = [{p.m, p.n, p.k} & set(facts.known[x].axes) for x in found or ()]
+        if found is not None and axes in ([{p.m, p.k}, {p.n, p.k}], [{p.n, p.k}, {p.m, p.k}]):
+            return facts.known[found[0]].dtype
+    return None
 
 
 def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
     p = product(facts)
     assert p is not None
-    choices = [(block, split) for block in BLOCKS for split in SPLITS if _divides(facts, p, block, split)]
+    unit = target.contraction_units[operands(facts, p) or "f32"]
+    if unit not in DEEP:
+        return
+    blocks = [replace(b, unit=unit) if DEEP[unit] == b.deep else replace(b, steps=(*b.steps[:2], F32_STEPS), unit=unit) for b in BLOCKS]
+    choices = [(block, split) for block in blocks for split in SPLITS if _divides(facts, p, block, split)]
     for block, split in sorted(choices, key=lambda c: _seconds(facts, target, p, *c))[:TRIED]:
         depths = [d for d in DEPTHS["async"] if d * block.shared(p) * _resident(target, p, block) <= target.shared_per_sm]
         for depth in (*depths[::-1], *([] if depths else [min(DEPTHS["async"])])):
@@ -118,10 +138,10 @@ def _seconds(facts: Facts, target: Target, p: Product, block: Block, split: int)
     warps = min(deepest, _resident(target, p, block)) * block.threads / WARP
     depth = facts.points(tuple(a.name for a in p.fold.axes)) // split
     work = 2 * block.tile("m") * block.tile("n") * p.accumulators * depth
-    rate = target.mma_sync / target.sms * block.rate * min(1.0, warps / FULL_WARPS)
+    rate = target.mma_sync(block.unit) / target.sms * block.rate * min(1.0, warps / FULL_WARPS)
     spilled = 4.0 if block.sums(p) > SPILLS else 1.0
     join = JOIN_SECONDS + 16 * split * outputs * p.accumulators / target.l2_bandwidth if split > 1 else 0.0
-    traffic = blocks * (block.tile("m") + block.tile("n") * p.accumulators) * depth * OPERAND_BYTES / target.l2_bandwidth
+    traffic = blocks * (block.tile("m") + block.tile("n") * p.accumulators) * depth * block.itemsize / target.l2_bandwidth
     return max(waves * work / rate * spilled, traffic) + join
 
 

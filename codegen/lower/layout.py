@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from emmy_eq.codegen.kernel_ir import Atom
@@ -72,13 +72,18 @@ class AxisMap:
 # What a lane holds of one step of mma.sync, along each of its axes: registers, lanes, their stride, vector.  Rows 16 x 8 of the
 # result: row lane//4 + 8*register, column 2*(lane%4) + {0, 1}.  The left operand has the result's rows, and k as the result has
 # columns (twice 8): so a result can be the left operand of another product.
-_LANES = {"m": (2, 8, 4, 1), "n": (1, 4, 1, 2), "k": (2, 4, 1, 2)}
+_LANES = {"m16": (2, 8, 4, 1), "n8": (1, 4, 1, 2), "k16": (2, 4, 1, 2), "k8": (2, 4, 1, 1), "k8x3": (2, 4, 1, 1)}
 
 
 def atom_map(atom: str, axis: str, extent: int, base: Idx, steps: int, warps: int, warp_stride: int) -> AxisMap:
-    """``steps`` of mma.sync a warp along ``axis``, which is its m, n or k."""
+    """``steps`` of mma.sync a warp along ``axis``."""
     regs, threads, stride, vector = _LANES[atom]
     return AxisMap(axis, extent, base, steps * regs, threads, stride, vector, warps, warp_stride)
+
+
+def operand_map(n: AxisMap) -> AxisMap:
+    """The right operand's columns, of an axis whose map is that of the result's columns: a lane has one of 8, not two."""
+    return replace(n, threads=8, stride=4, vector=1)
 
 
 Scope = Mapping[str, AxisMap]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from emmy_eq.codegen.lower.engine import Engine
 
 ZERO = ix.const(0)
-MATRIX_ROW = 8  # 16-bit elements that ldmatrix reads at once: rows an odd number of these apart lie in different banks
+MATRIX_ROW = 16  # bytes that ldmatrix reads at once: rows an odd number of these apart lie in different banks
 MIN_COPY = 4  # bytes of a cp.async
 MIN_TRANSPOSE = 8  # elements along both axes that make a detour through shared memory pay
 
@@ -46,7 +46,7 @@ class SharedTile:
 def allocate(e: Engine, name: str, reader: Scope, folded: frozenset[str], buffers: int = 1) -> SharedTile:
     """A tile for ``name`` over the tile of ``reader``; folded axes outermost, then as the reader's threads walk, rows padded.
 
-    What ldmatrix reads keeps the order of its memory: it takes rows along either axis.
+    What tensor cores read keeps the order of its memory: they take rows along either axis.
     """
     v = e.known[name]
     tiled = [a for a in v.axes if reader[a].tile > 1]
@@ -60,7 +60,7 @@ def allocate(e: Engine, name: str, reader: Scope, folded: frozenset[str], buffer
         stride[a] = size
         size *= reader[a].tile
         if n == 0 and len(order) > 1:
-            size += MATRIX_ROW if v.name in e.matrices else pad(reader[a], v.dtype)
+            size += matrix_pad(v.dtype, a in folded) if v.name in e.matrices else pad(reader[a], v.dtype)
     array = e.b.array(v.dtype, size * buffers)
     origin = tuple(reader[a].base for a in order)
     return SharedTile(array, v.dtype, tuple(order), origin, tuple(stride[a] for a in order))
@@ -69,6 +69,11 @@ def allocate(e: Engine, name: str, reader: Scope, folded: frozenset[str], buffer
 def pad(m: AxisMap, dtype: str) -> int:
     """Elements between rows, so that a column does not fall into one bank; rows stay aligned to the vectors read."""
     return min(m.vector, access.widest(dtype))
+
+
+def matrix_pad(dtype: str, deep: bool) -> int:
+    """Elements between rows of what tensor cores read, along k (``deep``) or across it, where f32 is read by element, 8 of 4 rows."""
+    return MATRIX_ROW // itemsize(dtype) if deep else 8
 
 
 def put(e: Engine, tile: SharedTile, frag: Fragment, writer: Scope) -> None:
