@@ -7,6 +7,7 @@ primes, with `emmy_eq.pattern.Printed` it is a line of mathematics.  A reading i
     a * b, a / b, -a, a.exp(), a.maximum(b)      rows of `emmy_eq.ops`
     c.where(a, b), a.lt(b), a.isnan()
     a.sum(k), a.max(k), a.reduce(m, k)           reductions over an axis set; a.scan(m, k) is inclusive
+    s.running(name, v, k)                        a twist's total up to each place along k
     a.twist(name, v, k)                          sum over k of weight(a, key of a over k) * v, in one pass
     a.cast(dtype), a.like(1.0), a.stored(m)      conversion; a constant of a's dtype; a read of a stored over m
     a.free, a.free_of(k), a.has_dtype(d)         facts about a; a guard is a conjunction of facts
@@ -66,6 +67,9 @@ class Val(ABC):
 
     @abstractmethod
     def _scan(self, monoid: Any, k: Any) -> Self: ...
+
+    @abstractmethod
+    def _running(self, name: str, v: Self, k: Any) -> Self: ...
 
     @abstractmethod
     def _twist(self, name: str, v: Self, k: Any) -> Self: ...
@@ -200,6 +204,9 @@ class Val(ABC):
 
     def scan(self, monoid: Any, k: Any) -> Self:
         return self._scan(monoid, k)
+
+    def running(self, name: str, v: Self, k: Any) -> Self:
+        return self._running(name, v, k)
 
     def twist(self, name: str, v: Self, k: Any) -> Self:
         return self._twist(name, v, k)

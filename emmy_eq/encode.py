@@ -73,7 +73,8 @@ def _term(v: Val, out: Encoding, axes: AxisTable) -> str:
         return f"(Cast {signature.code(v.dtype)} {args[0]})"
     if v.op in ("reduce", "argreduce", "scan", "twist"):
         name, mask = v.attr
-        return f'({v.op.capitalize()} "{name}" {" ".join(args)} {mask})'
+        head = "Running" if v.op == "scan" and len(args) > 1 else v.op.capitalize()
+        return f'({head} "{name}" {" ".join(args)} {mask})'
     if v.op == "load":
         return _load(v, args, out, axes)
     return f"({signature.constructor(v.op)} {' '.join(args)})"

@@ -55,6 +55,8 @@ class _Evaluator:
                 return named.reduce(v.attr[0], args[0], self.over(v.attr[1]), v.dtype)
             case "argreduce":
                 return named.argreduce(v.attr[0], args[0], self.over(v.attr[1]))
+            case "scan" if len(args) == 2:
+                return named.running(v.attr[0], args[0], args[1], self.over(v.attr[1]))
             case "scan":
                 return named.scan(v.attr[0], args[0], self.over(v.attr[1]))
             case "twist":

@@ -1,6 +1,6 @@
 """A rule as a line of mathematics: the algebra's reading for people.
 
-    sum[k](a * b) = a * sum[k](b)   where a is free of k
+sum[k](a * b) = a * sum[k](b)   where a is free of k
 """
 
 from __future__ import annotations
@@ -89,6 +89,9 @@ class Printed(Val):
 
     def _scan(self, monoid: Any, k: Any) -> Self:
         return self._call(f"scan {monoid}[{k.text}]", self)
+
+    def _running(self, name: str, v: Self, k: Any) -> Self:
+        return self._call(f"running {name}[{k.text}]", self, v)
 
     def _twist(self, name: str, v: Self, k: Any) -> Self:
         return self._call(f"twist {name}[{k.text}]", self, v)

@@ -54,6 +54,12 @@ class NamedArray:
     def __neg__(self) -> NamedArray:
         return apply("neg", self)
 
+    def call(self, name: str, *others: NamedArray) -> NamedArray:
+        return apply(name, self, *others)
+
+    def like(self, value: float) -> NamedArray:
+        return NamedArray((), np.asarray(value).astype(self.array.dtype))
+
     def over(self, axes: Extents) -> Array:
         """The array with exactly these axes, in this order, broadcast along those that it lacks."""
         order = [self.axes.index(a) for a in axes if a in self.axes]
@@ -131,6 +137,18 @@ def scan(monoid: str, x: NamedArray, over: Extents) -> NamedArray:
     x = x.with_axes(over)
     with np.errstate(all="ignore"):
         return NamedArray(x.axes, np.asarray(monoids()[monoid].accumulate(x.array, axis=-1)).astype(x.array.dtype, copy=False))
+
+
+def running(name: str, s: NamedArray, v: NamedArray, over: Extents) -> NamedArray:
+    """The total of a twist up to each place along the one axis of ``over``."""
+    row, ((axis, extent),) = twists()[name], over.items()
+    s, v = s.with_axes(over), v.with_axes(over)
+    places = ((NamedArray(s.axes[:-1], s.array[..., n]), NamedArray(v.axes[:-1], v.array[..., n])) for n in range(extent))
+    totals = row.totals(places)
+    if not totals:
+        return s * v
+    kept = totals[-1].extents()
+    return NamedArray((*kept, axis), np.stack([t.over(kept) for t in totals], axis=-1))
 
 
 def twist(name: str, s: NamedArray, v: NamedArray, over: Extents, dtype: str) -> NamedArray:

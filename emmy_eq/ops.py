@@ -8,7 +8,7 @@ storage types: the front end casts around every operation, so only ``where``, ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -293,7 +293,9 @@ class Twist:
     interpreter and code generator.  Law of a row that rescales: weight(s, N) = weight(s, M) * rescale(M, N) for N = combine(M, .),
     and weight is 0 where s is ``nothing``: an empty or fully masked prefix adds nothing.  Law of a row that adjusts, for v = 1:
     sum_j weight(s_j, N) = adjust(sum_j weight(s_j, M), M, N, count of j).  With ``magnitudes`` s is never negative.
-    Sources: online softmax, Milakov and Gimelshein 2018 (arXiv:1805.02867); variances, Chan, Golub and LeVeque 1983.
+    An ``affine`` row only scans, since the order of its elements counts: an element (s, v) maps a total h to s*h + v.
+    Sources: online softmax, Milakov and Gimelshein 2018 (arXiv:1805.02867); variances, Chan, Golub and LeVeque 1983; recurrences,
+    Blelloch 1990 (CMU-CS-90-190).
     """
 
     name: str
@@ -303,6 +305,50 @@ class Twist:
     centre: Callable[[Any, Any], Any] = lambda key, count: key
     adjust: Callable[[Any, Any, Any, Any], Any] | None = None
     magnitudes: bool = False
+    affine: bool = False
+
+    @property
+    def scans(self) -> bool:
+        """Whether it has running totals: a prefix has no count of its own to adjust by."""
+        return self.adjust is None
+
+    @property
+    def folds(self) -> bool:
+        return not self.affine
+
+    def weighed(self, s: Any, key: Any) -> Any:
+        """``weight``, and 0 for what does not count, whatever the function gives there (exp(-inf - -inf) is NaN)."""
+        return self._counted(s, self.weight(s, key))
+
+    def rescaled(self, old: Any, new: Any) -> Any:
+        """``rescale``, and 0 where nothing was seen so far."""
+        return self._counted(old, self.rescale(old, new))
+
+    def _counted(self, key: Any, factor: Any) -> Any:
+        return key.eq(key.like(self.nothing("f32"))).where(key.like(0.0), factor)
+
+    def joined(self, key: Any, s: Any) -> Any:
+        return key.call(monoids()[self.key].combine, s)
+
+    def started(self, s: Any, v: Any) -> Any:
+        """The total of one element."""
+        return v if self.affine else self.weighed(s, s) * v
+
+    def totals(self, places: Iterable[tuple[Any, Any]]) -> list[Any]:
+        """The running totals over elements (s, v)."""
+        out: list[Any] = []
+        key: Any = None
+        for s, v in places:
+            out.append(self.extended(key, out[-1], s, v) if out else self.started(s, v))
+            key = s if key is None else self.joined(key, s)
+        return out
+
+    def extended(self, key: Any, total: Any, s: Any, v: Any) -> Any:
+        """The total of those of ``key`` and ``total``, and one element more."""
+        if self.affine:
+            return total * s + v
+        new = self.joined(key, s)
+        return total * self.rescaled(key, new) + self.weighed(s, new) * v
 
     def nothing(self, dtype: str) -> float | int | bool:
         """The key of no elements, and the s of an element that does not count."""
@@ -311,6 +357,10 @@ class Twist:
 
 def _not_rescaled(m: Any, n: Any) -> Any:
     raise Unsupported("variance", "its fold is adjusted by a count, not rescaled")
+
+
+def _not_weighed(s: Any, m: Any) -> Any:
+    raise Unsupported("recurrence", "its totals have no weights")
 
 
 @cache
@@ -322,5 +372,6 @@ def twists() -> dict[str, Twist]:
         Twist("norm", "max", lambda s, m: (s / m) * (s / m), lambda m, n: (m / n) * (m / n), magnitudes=True),
         Twist("variance", "sum", lambda s, m: (s - m) * (s - m), _not_rescaled, centre=lambda key, count: key / count,
               adjust=lambda total, m, n, count: total + count * ((m - n) * (m - n))),
+        Twist("recurrence", "prod", _not_weighed, _not_weighed, affine=True),
     )
     return {row.name: row for row in rows}

@@ -89,6 +89,9 @@ class Pattern(Val):
     def _scan(self, monoid: Any, k: Any) -> Self:
         return self._new(f"(Scan {_name(monoid)} {self.text} {k.text})")
 
+    def _running(self, name: str, v: Self, k: Any) -> Self:
+        return self._new(f"(Running {_name(name)} {self.text} {v.text} {k.text})")
+
     def _twist(self, name: str, v: Self, k: Any) -> Self:
         return self._new(f"(Twist {_name(name)} {self.text} {v.text} {k.text})")
 
@@ -142,7 +145,8 @@ def to_egglog(rule: Rule, dtypes: tuple[str, ...]) -> list[str]:
         for lhs, rhs, name in directions[: 2 if eq.both else 1]:
             suffix = f".{dtype}" if premises.has_constants else ""
             facts = " ".join([f"(= root {lhs.text})", *premises.facts, *eq.when])
-            texts.append(f'(rule ({facts}) ((union root {rhs.text})) :ruleset {rule.phase} :name "{name}{suffix}")')
+            kept = f" (subsume {eq.keeps.text})" if eq.keeps is not None else ""
+            texts.append(f'(rule ({facts}) ((union root {rhs.text}){kept}) :ruleset {rule.phase} :name "{name}{suffix}")')
         if not premises.has_constants:
             break
     return texts

@@ -108,7 +108,7 @@ def _enode(name: str, cells: Sequence[Any], encoded: encode.Encoding, axes: Axis
         return ENode("load", (*cells[4:], cells[0]), ("stored", cells[1], encoded.indices[cells[2]]))
     if name.startswith("Load"):
         return ENode("load", tuple(cells[4:]), (encoded.buffers[cells[0]], encoded.indices[cells[1]]))
-    return ENode(name.lower(), tuple(cells[1:-1]), (cells[0], cells[-1]))
+    return ENode("scan" if name == "Running" else name.lower(), tuple(cells[1:-1]), (cells[0], cells[-1]))
 
 
 def by_depth(nodes: Mapping[Any, Sequence[ENode]]) -> Iterator[list[tuple[Any, ENode]]]:

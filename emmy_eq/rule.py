@@ -70,17 +70,21 @@ _KINDS: dict[Any, Kind] = {Val: "val", Bool: "bool", Int: "int", Axes: "axes", M
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """``lhs`` equals ``rhs`` where all of ``when`` hold; ``both``: rewritten in both directions."""
+    """``lhs`` equals ``rhs`` where all of ``when`` hold; ``both``: rewritten in both directions.
+
+    ``keeps``: a part of ``lhs`` that no rule takes apart from then on.
+    """
 
     lhs: Any
     rhs: Any
     when: tuple[Any, ...]
     both: bool
+    keeps: Any = None
 
 
-def rewrite(lhs: Any, rhs: Any, when: Any = ()) -> Equation:
+def rewrite(lhs: Any, rhs: Any, when: Any = (), keeps: Any = None) -> Equation:
     """Where ``lhs`` is found and ``when`` (a guard or a tuple of them) holds, ``rhs`` is equal to it."""
-    return Equation(lhs, rhs, when if isinstance(when, tuple) else (when,), both=False)
+    return Equation(lhs, rhs, when if isinstance(when, tuple) else (when,), both=False, keeps=keeps)
 
 
 def equal(lhs: Any, rhs: Any, when: Any = ()) -> Equation:
@@ -90,7 +94,10 @@ def equal(lhs: Any, rhs: Any, when: Any = ()) -> Equation:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """``body`` maps one reading's arguments to an `Equation` in that reading; ``source`` is ``file:line``."""
+    """``body`` maps one reading's arguments to an `Equation` in that reading; ``source`` is ``file:line``.
+
+    ``mends``: where the left side is NaN or infinite, the right side may have a value (a division by a product that underflowed).
+    """
 
     name: str
     doc: str
@@ -99,6 +106,7 @@ class Rule:
     source: str
     args: tuple[tuple[str, Kind], ...]
     body: Callable[..., Equation]
+    mends: bool = False
 
     def to_egglog(self, dtypes: tuple[str, ...] = ("f32", "f64")) -> list[str]:
         """The rule in egglog's language: one text a direction, and one for each of ``dtypes`` where it has constants of its own."""
@@ -112,7 +120,9 @@ class Rule:
         return show(self)
 
 
-def rule(rounding: Rounding, phase: Phase = Phase.ALGEBRA, name: str | None = None) -> Callable[[Callable[..., Equation]], Rule]:
+def rule(
+    rounding: Rounding, phase: Phase = Phase.ALGEBRA, name: str | None = None, mends: bool = False
+) -> Callable[[Callable[..., Equation]], Rule]:
     """Make a `Rule` of a function; ``name`` and parameters with defaults are for rules that a loop makes from one function.
 
     Raises `InvalidInput` where an argument's annotation is not a kind that patterns and draws know.
@@ -127,6 +137,6 @@ def rule(rounding: Rounding, phase: Phase = Phase.ALGEBRA, name: str | None = No
         args = tuple((n, _KINDS[hints[n]]) for n in names)
         code = body.__code__
         source = f"{Path(code.co_filename).name}:{code.co_firstlineno}"
-        return Rule(name or body.__name__, inspect.getdoc(body) or "", rounding, phase, source, args, body)
+        return Rule(name or body.__name__, inspect.getdoc(body) or "", rounding, phase, source, args, body, mends)
 
     return decorate

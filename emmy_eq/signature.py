@@ -2,7 +2,7 @@
 
     (Lit dtype bits) (Iota idx mask) (Load buffer idxs dtype mask g...) (Read v mask) (At v axes idxs mask g...)
     (Add a b) (Exp a) ...  one constructor a row of `emmy_eq.ops`;  (Cast dtype v)  (Count dtype mask)
-    (Reduce monoid v mask) (Argreduce name v mask) (Scan monoid v mask) (Twist name s v mask)
+    (Reduce monoid v mask) (Argreduce name v mask) (Scan monoid v mask) (Running name s v mask) (Twist name s v mask)
 
 Axis sets are i64 masks; a dtype is one bit, so that a class with two dtypes shows as a number that is no power of two (extents
 belong to the axes, so no class can have two).  Index expressions are canonical by construction: the e-graph keeps their text and
@@ -50,6 +50,7 @@ def _constructors() -> Iterator[tuple[str, str, str, str]]:
     yield "Reduce", "String Val i64", "(& f1 (not-i64 c2))", "d1"
     yield "Argreduce", "String Val i64", "(& f1 (not-i64 c2))", str(code("i64"))
     yield "Scan", "String Val i64", "(| f1 c2)", "d1"
+    yield "Running", "String Val Val i64", "(| (| f1 f2) c3)", "d2"
     yield "Twist", "String Val Val i64", "(& (| f1 f2) (not-i64 c3))", "d2"
     for n in range(MAX_GATHERS + 1):
         free = _union(["c3", *(f"f{4 + k}" for k in range(n))])

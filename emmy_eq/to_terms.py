@@ -17,6 +17,7 @@ from emmy_eq import terms as tm
 from emmy_eq.axes import Axes, infer
 from emmy_eq.errors import Unsupported
 from emmy_eq.index import Idx
+from emmy_eq.ops import monoids
 from emmy_eq.tensor_ir import Const, Elementwise, Gather, IndexMap, Input, Iota, Node, Output, Program, Reduce, Scan, arguments
 from emmy_eq.terms import Axis, AxisTable, InputBuf, Result, Stored, TermProgram, Val
 
@@ -141,7 +142,10 @@ class _Lowering:
             return self.reduction(n, node)
         if isinstance(node, Scan):
             operand, along = self.read(node.arg, self.own(n)), self.mask(self.dims[n][node.dim])
-            return tm.scan(node.op, operand, along) if along else operand
+            if node.op in monoids():
+                return tm.scan(node.op, operand, along) if along else operand
+            one = tm.number(operand.dtype, 1.0)
+            return tm.running(node.op, operand, one, along) if along else one
         return self.compute(n, self.own(n), self.read)
 
     def reduction(self, n: int, node: Reduce) -> Val:

@@ -214,6 +214,8 @@ def computed(op: str, dtype: str, name: str, mask: int, args: Sequence[Val]) -> 
             return tm.reduce(name, args[0], mask)
         case "argreduce":
             return tm.argreduce(name, args[0], mask)
+        case "scan" if len(args) == 2:
+            return tm.running(name, args[0], args[1], mask)
         case "scan":
             return tm.scan(name, args[0], mask)
         case "twist":

@@ -53,6 +53,10 @@ def sketch(outputs: Sequence[Output], axes: AxisTable, orders: Orders) -> Kernel
     return _Printer(draft, "sketch").kernel(draft.items(root))
 
 
+def _is_twisted(v: Val) -> bool:
+    return v.op == "twist" or (v.op == "scan" and len(v.args) == 2)
+
+
 class _Ranges(dict[str, int]):
     """Extents by variable; a gathered coordinate may be anything."""
 
@@ -113,18 +117,18 @@ class _Printer:
 
     def carries(self, group: Group) -> tuple[Carry, ...]:
         """One a member, except that weighted sums with one key are one carry, which gives the reduction of the key as well."""
-        names = {(twists()[m.val.attr[0]].key, m.args[0]): m.val.attr[0] for m in group.members if m.val.op == "twist"}
+        names = {(twists()[m.val.attr[0]].key, m.args[0]): m.val.attr[0] for m in group.members if _is_twisted(m.val)}
         together: dict[object, list[Cell]] = {}
         for m in group.members:
-            name = m.val.attr[0] if m.val.op == "twist" else names.get((m.val.attr[0], m.args[0]))
-            shared = name is not None and m.val.op in ("twist", "reduce")
+            name = m.val.attr[0] if _is_twisted(m.val) else names.get((m.val.attr[0], m.args[0]))
+            shared = name is not None and m.val.op in ("twist", "reduce", "scan")
             together.setdefault((name, m.args[0]) if shared else m, []).append(m)
         return tuple(map(self.carry, together.values()))
 
     def carry(self, members: Sequence[Cell]) -> Carry:
-        sums = [m for m in members if m.val.op == "twist"]
+        sums = [m for m in members if _is_twisted(m.val)]
         first = self.fresh()
-        self.names.update({m: first for m in members if m.val.op != "twist"})
+        self.names.update({m: first for m in members if not _is_twisted(m.val)})
         if not sums:
             (m,) = members
             kind = "arg" if m.val.op == "argreduce" else "monoid"

@@ -208,7 +208,7 @@ class _Placer:
         assert group is not None
         assert group.observer is not None
         if v not in group.observer.cells:
-            cell = group.observer.cells[v] = Cell(v, group.observer, (self.need(v.args[0], group.body),), fold=group)
+            cell = group.observer.cells[v] = Cell(v, group.observer, tuple(self.need(a, group.body) for a in v.args), fold=group)
             group.members.append(cell)
         return group.observer.cells[v]
 

@@ -41,6 +41,10 @@ ONE_PASS = {
     "naive deviation": (ROWS + "((x-x.mean(1,keepdim=True))**2).mean(1).sqrt()", LONG, ("variance",)),
     "layer norm": (ROWS + f"F.layer_norm(x,({LONG},))", LONG, ("variance",)),
     "group norm": ("F.group_norm(torch.randn(1,8,512,512),2)", 4 * 512 * 512, ("variance",)),
+    "deviation": (ROWS + "x.std(1)", LONG, ("variance",)),
+    "scaled norm": (ROWS + "m=x.abs().amax(1,keepdim=True); m*(((x/m)**2).sum(1,keepdim=True)).sqrt()", LONG, ("norm",)),
+    "running logsumexp": (ROWS + "m=x.amax(1,keepdim=True); (x-m).exp().cumsum(1).log()+m", LONG, ("softmax",)),
+    "recurrence": (ROWS + "p=torch.rand(64,1).expand_as(x).cumprod(1); p*(x/p).cumsum(1)", LONG, ("recurrence",)),
     "max with index": (ROWS + "x.max(1)", LONG, ("max", "argmax")),
     "min with index": (ROWS + "x.min(1)", LONG, ("min", "argmin")),
     "argmax": (ROWS + "x.argmax(1)", LONG, ("argmax",)),
@@ -67,6 +71,17 @@ def test_one_pass(name: str) -> None:
 def test_a_short_row_keeps_two_passes() -> None:
     # It stays in registers, where a second pass costs less than rescaling.
     assert folds("torch.softmax(torch.randn(512,4096),1)", 4096) == [("max",), ("sum",)]
+
+
+@pytest.mark.parametrize("size", [100, LONG])
+@pytest.mark.parametrize("spelling", ["(x/m)**2", "(x/m)*(x/m)", "(x.abs()/m)**2"])
+def test_a_scaled_norm_does_not_overflow(spelling: str, size: int) -> None:
+    """Squares of 1e30 are beyond f32: no rule may take the scale out of them."""
+    code = f"x=torch.randn(2,{size}); m=x.abs().amax(1,keepdim=True); m*({spelling}).sum(1,keepdim=True).sqrt()"
+    x = np.random.default_rng(0).normal(size=(2, size)).astype(np.float32) * np.float32(1e30)
+    loops = to_loops(plan(code))
+    (got,) = loop_ir.run(loops, {loops.inputs[0].name: x})
+    np.testing.assert_allclose(got, np.linalg.norm(x.astype(np.float64), axis=1, keepdims=True), rtol=1e-5)
 
 
 GROUPINGS = {

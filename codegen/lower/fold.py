@@ -9,7 +9,7 @@ from emmy_eq import index as ix
 from emmy_eq.codegen.lower import contract, reduce, split
 from emmy_eq.codegen.lower.builder import literal
 from emmy_eq.codegen.lower.layout import Fragment, Scope, bits, coordinates, scalar
-from emmy_eq.codegen.lower.states import Adjusted, Parts, State, state
+from emmy_eq.codegen.lower.states import Adjusted, Parts, Recurrence, State, state
 from emmy_eq.codegen.tile_ir import Fold, is_product
 from emmy_eq.errors import Unsupported
 from emmy_eq.index import var
@@ -90,6 +90,8 @@ def items(e: Engine, c: Carry, st: State, maps: Scope) -> list[Parts]:
         if set(one.atoms) != {literal(one.dtype, 1)}:
             raise Unsupported(c.name, "a fold adjusted by a count, of values other than 1")
         args = [e.masked(x, maps, st.mask()) for x in (e.value(c.args[0], e.home), one)]
+    elif isinstance(st, Recurrence):
+        args = [e.masked(e.value(a, e.home), maps, lit) for a, lit in zip(c.args, st.identity(), strict=True)]
     else:
         args = [e.value(a, e.home) for a in c.args]
         args[0] = e.masked(args[0], maps, st.mask())

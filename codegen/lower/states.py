@@ -121,15 +121,10 @@ class Twisted(State):
         return first, *(literal(d, 0) for d in self.dtypes[1:])
 
     def weight(self, b: Builder, s: Fragment, key: Fragment) -> Fragment:
-        return self._guarded(b, s, self.twist.weight(Expression(b, s), Expression(b, key)))
+        return self.twist.weighed(Expression(b, s), Expression(b, key)).frag  # type: ignore[no-any-return]
 
     def rescale(self, b: Builder, old: Fragment, new: Fragment) -> Fragment:
-        return self._guarded(b, old, self.twist.rescale(Expression(b, old), Expression(b, new)))
-
-    def _guarded(self, b: Builder, s: Fragment, value: Expression) -> Fragment:
-        dtype = self.dtypes[0]
-        nothing = b.apply("eq", "bool", s, scalar(self.identity()[0], dtype))
-        return b.apply("where", dtype, nothing, scalar(literal(dtype, 0), dtype), value.frag)
+        return self.twist.rescaled(Expression(b, old), Expression(b, new)).frag  # type: ignore[no-any-return]
 
     def grow(self, b: Builder, keys: Sequence[Fragment]) -> Fragment:
         """The key of several elements or states."""
@@ -164,6 +159,27 @@ class Twisted(State):
         if total is None:
             return w if one else b.apply("mul", dtype, w, v)
         return b.apply("add", dtype, total, w) if one else b.apply("fma", dtype, w, v, total)
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrence(State):
+    """(product, total1, ...): the map h -> product*h + total of the elements so far; maps compose in order."""
+
+    twist: Twist
+    dtypes: tuple[str, ...]
+
+    def identity(self) -> tuple[Lit, ...]:
+        return literal(self.dtypes[0], 1), *(literal(d, 0) for d in self.dtypes[1:])
+
+    def merge(self, b: Builder, x: Parts, y: Parts) -> Parts:
+        totals = [b.apply("fma", d, p, y[0], q) for p, q, d in zip(x[1:], y[1:], self.dtypes[1:], strict=True)]
+        return b.apply("mul", self.dtypes[0], x[0], y[0]), *totals
+
+    def collect(self, b: Builder, acc: Parts | None, items: Sequence[Parts]) -> Parts:
+        for item in items:
+            acc = item if acc is None else self.merge(b, acc, item)
+        assert acc is not None
+        return acc
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +244,7 @@ class Expression(Val):
 
     _reduce: Any = _outside
     _scan: Any = _outside
+    _running: Any = _outside
     _twist: Any = _outside
     cast: Any = _outside
     count: Any = _outside
@@ -246,6 +263,8 @@ def state(carry: Carry, dtype: str, product: bool) -> State:
     if len(set(carry.dtypes)) > 1:
         raise Unsupported(carry.name, f"a twisted fold whose state mixes {', '.join(carry.dtypes)}")
     twist = twists()[carry.name]
+    if twist.affine:
+        return Recurrence(twist, carry.dtypes)
     if twist.adjust is None:
         return Twisted(twist, carry.dtypes)
     if len(carry.results) != 2 or twist.key != "sum":

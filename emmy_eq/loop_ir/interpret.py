@@ -96,10 +96,12 @@ class _Machine:
         if not stmt.observer:
             return {name: value for c in stmt.carries for name, value in self.carry(c, inside, over)}
         (axis,) = stmt.axes
-        running = {c.results[0]: named.scan(c.name, inside[c.args[0]], over) for c in stmt.carries}
+        running = {name: value for c in stmt.carries for name, value in _running(c, inside, over)}
         self.block(stmt.observer, inside | running, bound | over)
         if axis.extent == 0:
-            return {c.results[0]: named.scalar(monoids()[c.name].identity(c.dtypes[0]), c.dtypes[0], self.float64) for c in stmt.carries}
+            return {
+                n: named.scalar(x, d, self.float64) for c in stmt.carries for n, x, d in zip(c.results, _nothing(c), c.dtypes, strict=True)
+            }
         return {name: NamedArray(v.axes[:-1], v.array[..., -1]) for name, v in running.items()}
 
     def carry(self, c: Carry, values: Values, over: Extents) -> list[tuple[str, NamedArray]]:
@@ -111,6 +113,20 @@ class _Machine:
         key = named.reduce(twists()[c.name].key, first, over, c.dtypes[0])
         sums = [named.twist(c.name, first, v, over, c.dtypes[0]) for v in rest]
         return list(zip(c.results, [key, *sums], strict=True))
+
+
+def _running(c: Carry, values: Values, over: Extents) -> list[tuple[str, NamedArray]]:
+    first, *rest = (values[a] for a in c.args)
+    if c.kind == "monoid":
+        return [(c.results[0], named.scan(c.name, first, over))]
+    key = named.scan(twists()[c.name].key, first, over)
+    return list(zip(c.results, [key, *(named.running(c.name, first, v, over) for v in rest)], strict=True))
+
+
+def _nothing(c: Carry) -> tuple[Any, ...]:
+    """What a scan along an empty axis ends with."""
+    monoid = c.name if c.kind == "monoid" else twists()[c.name].key
+    return (monoids()[monoid].identity(c.dtypes[0]), *(0 for _ in c.results[1:]))
 
 
 def _extents(axes: Sequence[Axis]) -> Extents:

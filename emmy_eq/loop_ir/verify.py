@@ -115,9 +115,11 @@ class _Checker:
                 self.define(result)
                 results[result] = dtype
         if not stmt.observer:
+            if any(c.kind == "twist" and not twists()[c.name].folds for c in stmt.carries):
+                self.fail(f"fold {names}", "a recurrence only scans")
             return results
-        if len(stmt.axes) != 1 or any(c.kind != "monoid" for c in stmt.carries):
-            self.fail(f"fold {names}", "a scan has one axis and carries of monoids")
+        if len(stmt.axes) != 1 or any(c.kind != "monoid" and not (c.kind == "twist" and twists()[c.name].scans) for c in stmt.carries):
+            self.fail(f"fold {names}", "a scan has one axis, and carries of monoids or of twists that have running totals")
         self.block(stmt.observer, inside | results, bound, (*parallel, stmt.axes[0].name))
         return results
 

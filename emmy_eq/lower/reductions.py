@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from emmy_eq import index as ix
 from emmy_eq.errors import InvalidInput
-from emmy_eq.lower.builder import Builder, Scalar, Value, dims, wrap_dim, wrap_dims
+from emmy_eq.lower.builder import Builder, Scalar, Value, wrap_dim, wrap_dims
 from emmy_eq.lower.dtypes import compute_dtype, float_dtype
 from emmy_eq.lower.row import Row
 from emmy_eq.ops import FLOATS
@@ -190,21 +189,15 @@ def cumulative_extreme(op: str) -> Row:
 
 
 def logcumsumexp(b: Builder, x: Value, dim: int) -> Value:
-    """Each prefix is summed anew under its own maximum (quadratic in the extent): one shift for all prefixes would underflow those
-    far below it, and the difference of two running maxima is NaN where a prefix is all -inf."""
+    """Each prefix under its own maximum: one shift for all would underflow those far below it.  Where the maximum is infinite, it is
+    the result."""
     if not x.rank:
         return x
     dim = wrap_dim(b.op, dim, x.rank)
     value = b.cast(x, compute_dtype(x.dtype))
-    top = b.scan("max", value, dim)
-    shift = b.where(b.apply("isinf", top), 0.0, top)
-    shape = (*x.shape, x.shape[dim])
-    inner = [*dims(x.rank)]
-    inner[dim] = ix.var(f"d{x.rank}")
-    terms = b.apply("exp", b.apply("sub", b.remap(value, inner, shape), b.remap(shift, dims(x.rank), shape)))
-    kept = b.apply("le", b.position(shape, x.rank), b.position(shape, dim))
-    summed = b.reduce("sum", b.where(kept, terms, 0.0), [x.rank])
-    return b.cast(b.apply("add", b.apply("log", summed), shift), x.dtype)
+    top, summed = b.scan("max", value, dim), b.scan("softmax", value, dim)
+    finite = b.apply("add", b.apply("log", summed), top)
+    return b.cast(b.where(b.apply("isinf", top), top, finite), x.dtype)
 
 
 def rows() -> dict[str, Row]:

@@ -2,7 +2,7 @@
 
     Elementwise(op, args)         args have the node's shape; op is a row of `emmy_eq.ops` or ``cast``
     Reduce(op, arg, dims)         op is a monoid, ``argmax`` or ``argmin``; dims are removed
-    Scan(op, arg, dim)            inclusive scan with a monoid
+    Scan(op, arg, dim)            inclusive scan with a monoid, or of the weights of a twist (`emmy_eq.ops`) under their running key
     IndexMap(arg, index)          out[i...] = arg[index(i...)]; view, permute, expand, slice, flip, im2col windows
     Gather(arg, index, indices)   the same with data-dependent coordinates
     + Input, Const (a scalar, shape ()), Iota (arange along one dim)

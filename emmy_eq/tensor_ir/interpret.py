@@ -93,7 +93,7 @@ def _evaluate(program: Program, node: Node, values: Mapping[int, Array], inputs:
     if isinstance(node, Reduce):
         return _reduce(node, x, dtype_of(node.dtype, float64))
     if isinstance(node, Scan):
-        return monoids()[node.op].accumulate(x, axis=node.dim) if x.size else x
+        return _scan(node, x) if x.size else x
     if isinstance(node, IndexMap):
         return _read(x, node.index, node.shape)
     return _gather(node, x, [values[i] for i in node.indices])
@@ -133,6 +133,16 @@ def _reduce(node: Reduce, x: Array, dtype: np.dtype[Any]) -> Array:
         else:
             x = np.asarray(monoid.numpy(x, axis=d))
     return x
+
+
+def _scan(node: Scan, x: Array) -> Array:
+    if node.op in monoids():
+        return np.asarray(monoids()[node.op].accumulate(x, axis=node.dim))
+    from emmy_eq import named  # which stands on this file
+
+    over = {f"d{d}": n for d, n in enumerate(x.shape)}
+    s = named.NamedArray(tuple(over), x)
+    return named.running(node.op, s, s.like(1.0), {f"d{node.dim}": x.shape[node.dim]}).over(over)
 
 
 def _read(x: Array, index: Sequence[Idx], shape: Shape) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from emmy_eq import index as ix
 from emmy_eq.errors import VerifyError
 from emmy_eq.index import Idx
-from emmy_eq.ops import COMPUTE, DTYPES, monoids, ops
+from emmy_eq.ops import COMPUTE, DTYPES, monoids, ops, twists
 from emmy_eq.tensor_ir.grammar import (
     Const,
     Elementwise,
@@ -78,7 +78,8 @@ def _elementwise(program: Program, name: str, node: Elementwise) -> None:
 def _fold(program: Program, name: str, node: Reduce | Scan) -> None:
     arg = program.nodes[node.arg]
     if isinstance(node, Scan):
-        _require(node.op in monoids() and 0 <= node.dim < len(arg.shape), name, f"no scan {node.op} along {node.dim}")
+        known = node.op in monoids() or (node.op in twists() and twists()[node.op].scans)
+        _require(known and 0 <= node.dim < len(arg.shape), name, f"no scan {node.op} along {node.dim}")
         _require(node.shape == arg.shape and node.dtype == arg.dtype, name, "a scan keeps shape and dtype")
         return
     positional = node.op in ("argmax", "argmin")

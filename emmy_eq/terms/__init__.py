@@ -23,6 +23,7 @@ from emmy_eq.terms.grammar import load as load
 from emmy_eq.terms.grammar import number as number
 from emmy_eq.terms.grammar import pointwise as pointwise
 from emmy_eq.terms.grammar import reduce as reduce
+from emmy_eq.terms.grammar import running as running
 from emmy_eq.terms.grammar import scan as scan
 from emmy_eq.terms.grammar import to_bits as to_bits
 from emmy_eq.terms.grammar import topological as topological

@@ -14,6 +14,7 @@ under other index expressions (a *renamed* read).
     reduce(monoid, v, mask)       over a set of axes
     argreduce(argmax|argmin, v, mask)   i64 position within the masked axes, flattened in ascending id order
     scan(monoid, v, axis)         inclusive
+    scan(name, s, v, axis)        running total of a row of `emmy_eq.ops.twists`; its running key is scan(key, s, axis)
     twist(name, s, v, mask)       a row of `emmy_eq.ops.twists`: one pass, weighted sum rescaled as its key grows
 
 Construction hash-conses: equal terms are one object, so ``is`` and ``id`` decide equality and a DAG stays a DAG.
@@ -215,6 +216,11 @@ def argreduce(name: str, v: Val, mask: int) -> Val:
 def scan(monoid: str, v: Val, axis: int) -> Val:
     """Along the one axis with bit mask ``axis``."""
     return _make("scan", (v,), (monoid, axis), v.dtype, v.free | axis)
+
+
+def running(name: str, s: Val, v: Val, axis: int) -> Val:
+    """The scan of a twist: its total up to each place along ``axis``."""
+    return _make("scan", (s, v), (name, axis), v.dtype, s.free | v.free | axis)
 
 
 def twist(name: str, s: Val, v: Val, mask: int) -> Val:

@@ -46,9 +46,24 @@ def audit(saturated: Saturated, samples: int = 2, key: int = 0) -> Culprit | Non
         if (axis := expected.varies_along(~saturated.free[cls])) is not None:
             return Culprit(cls, show(saturated, chosen), f"a value that does not depend on axis {saturated.axes.axes[axis].name}")
         for node in saturated.classes[cls]:
-            if node is not chosen and not expected.agrees(here.node(node, saturated.dtype[cls])):
+            if node is chosen or expected.agrees(here.node(node, saturated.dtype[cls])):
+                continue
+            if _logs(saturated, first, chosen) == _logs(saturated, first, node):  # else a hash for a logarithm says nothing
                 return Culprit(cls, show(saturated, chosen), show(saturated, node))
     return None
+
+
+def _logs(saturated: Saturated, first: Mapping[int, ENode], node: ENode) -> set[int]:
+    """The classes that the term of ``node`` takes logarithms of."""
+    seen, queue = set[int](), [node]
+    found = set[int]()
+    for n in queue:
+        if n.op == "log":
+            found.update(n.children)
+        new = set(n.children) - seen
+        seen |= new
+        queue += [first[c] for c in sorted(new)]
+    return found
 
 
 def shallowest(saturated: Saturated) -> dict[int, ENode]:
@@ -201,7 +216,8 @@ class _Evaluator:
         if node.op == "argreduce":
             return args[0].argreduce(name, k)
         (axis,) = bits(mask)
-        return args[0].scan(name, k).pick(axis, self.at[axis])
+        found = args[0].scan(name, k) if len(args) == 1 else args[0].running(name, args[1], k)
+        return found.pick(axis, self.at[axis])
 
 
 _ORDERED = frozenset({"lt", "le", "gt", "ge", "maximum", "minimum", "abs", "sqrt", "cast"})

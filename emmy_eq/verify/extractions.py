@@ -53,6 +53,9 @@ class Built(Val):
     def _scan(self, monoid: Any, k: AxisSet) -> Self:
         return self._make(tm.scan(str(monoid), self.val, 1 << k.only()))
 
+    def _running(self, name: str, v: Self, k: AxisSet) -> Self:
+        return self._make(tm.running(name, self.val, v.val, 1 << k.only()))
+
     def _twist(self, name: str, v: Self, k: AxisSet) -> Self:
         return self._make(tm.twist(name, self.val, v.val, k.mask))
 
@@ -87,7 +90,7 @@ def refutes(rule: Rule, draw: Draw) -> str | None:
     if not all(replay(guard, env) for guard in recording.when):
         raise Abstains("its guard does not hold for terms")
     inputs = operands.draw_operands(rule, draw, operands.ordinary)
-    modular = field.refutes(rule, draw) is None  # the audit, too, knows no order that addition keeps
+    modular = _is_modular(rule, draw)  # the audit, too, knows no order that addition keeps
     matched = 0
     for side in (recording.lhs, recording.rhs)[: 2 if recording.both else 1]:
         program = _program(rule, draw, replay(side, env), env)
@@ -116,6 +119,13 @@ def disagreement(rule: Rule, program: TermProgram, saturated: Saturated, inputs:
             if why is not None:
                 return f"an extracted term differs: {why}"
     return None
+
+
+def _is_modular(rule: Rule, draw: Draw) -> bool:
+    try:
+        return field.refutes(rule, draw) is None
+    except Abstains:
+        return False
 
 
 def _arguments(rule: Rule, draw: Draw) -> dict[str, Any]:
@@ -182,6 +192,8 @@ def _term(s: Saturated, cls: int, node: ENode, args: Sequence[tm.Val]) -> tm.Val
             return tm.reduce(node.attr[0], args[0], node.attr[1])
         case "argreduce":
             return tm.argreduce(node.attr[0], args[0], node.attr[1])
+        case "scan" if len(args) == 2:
+            return tm.running(node.attr[0], args[0], args[1], node.attr[1])
         case "scan":
             return tm.scan(node.attr[0], args[0], node.attr[1])
         case "twist":

@@ -21,8 +21,8 @@ import numpy as np
 from emmy_eq import ops, terms
 from emmy_eq.algebra import Val
 from emmy_eq.rule import Equation, Rule
-from emmy_eq.verify.draws import Draw, dtype_of
-from emmy_eq.verify.recorded import calls, record
+from emmy_eq.verify.draws import Abstains, Draw, dtype_of
+from emmy_eq.verify.recorded import calls, record, subtrees
 from emmy_eq.verify.space import AxisSet, Space, bits, key_of, mix
 
 PRIMES = (2305843009211318399, 1152921504605659199, 576460752302829599, 288230376151414799)
@@ -115,6 +115,22 @@ class Residue(Val):
         shape = [1 if d == 1 + axis else n for d, n in enumerate(self.parts[0].shape)]
         return tuple(np.broadcast_to(u, shape) for u in unit[: len(self.parts)])
 
+    def _running(self, name: str, v: Self, k: AxisSet) -> Self:
+        row, axis = ops.twists()[name], k.only()
+        weighted = v * v._make(tuple(self.space.weights(axis).astype(object) for _ in v.parts), v.dtype, k.mask)
+        totals = row.totals(zip(self._places(axis), weighted._places(axis), strict=True))
+        if not totals:
+            return self * v
+        parts = zip(*(t.parts for t in totals), strict=False)  # an exponential knows one prime less
+        joined = tuple(np.concatenate(np.broadcast_arrays(*p), axis=1 + axis) for p in parts)
+        return self._make(joined, v.dtype, self.mask | v.mask | k.mask)
+
+    def _places(self, axis: int) -> list[Self]:
+        """The value at each sample of ``axis``."""
+        spread = [self.space.spread(p, 1 << axis) for p in self.parts]
+        count = len(self.space.samples[axis])
+        return [self._make(tuple(np.take(p, [n], axis=1 + axis) for p in spread), self.dtype, self.mask) for n in range(count)]
+
     def _twist(self, name: str, v: Self, k: AxisSet) -> Self:
         row = ops.twists()[name]
         centre = row.centre(self.reduce(row.key, k), self.count(k))
@@ -153,9 +169,7 @@ class Residue(Val):
 
     def agrees(self, other: Residue) -> bool:
         """Whether both are the same function, as far as both know (an exponential knows one prime less)."""
-        return self.dtype == other.dtype and all(
-            bool(np.all(np.equal(a, b))) for a, b in zip(self.parts, other.parts, strict=False)
-        )
+        return self.dtype == other.dtype and all(bool(np.all(np.equal(a, b))) for a, b in zip(self.parts, other.parts, strict=False))
 
 
 def constant(dtype: str, bits_: int, space: Space) -> Parts:
@@ -278,9 +292,15 @@ def residues(rule: Rule, draw: Draw) -> Equation:
 
 
 def refutes(rule: Rule, draw: Draw) -> str | None:
-    """L1: both sides are the same function modulo primes."""
+    """L1: both sides are the same function modulo primes.  Raises `Abstains` where they differ, and take logarithms of different terms."""
     eq = residues(rule, draw)
-    return None if eq.lhs.agrees(eq.rhs) else "the sides differ modulo a prime"
+    if eq.lhs.agrees(eq.rhs):
+        return None
+    recording = record(rule)
+    left, right = ({c for c in subtrees(side) if c.method == "_op" and c.args[1] == "log"} for side in (recording.lhs, recording.rhs))
+    if left != right:
+        raise Abstains("logarithms modulo a prime are hashes")
+    return "the sides differ modulo a prime"
 
 
 def is_polynomial(rule: Rule) -> bool:
@@ -289,5 +309,5 @@ def is_polynomial(rule: Rule) -> bool:
     recording = record(rule)
     if {c.args[1] for c in calls(recording, "_op")} - {"add", "sub", "mul", "div", "fma", "neg", "reciprocal"}:
         return False
-    folds = {str(c.args[1]) for c in calls(recording, "_reduce", "_scan", "_twist")}
-    return folds <= {"sum", "prod", "variance"} and not any(kind in ("monoid", "bool") for _, kind in rule.args)
+    folds = {str(c.args[1]) for c in calls(recording, "_reduce", "_scan", "_twist", "_running")}
+    return folds <= {"sum", "prod", "variance", "recurrence"} and not any(kind in ("monoid", "bool") for _, kind in rule.args)

@@ -7,7 +7,8 @@ left side computes, in float64:
 
 1. Ordinary operands: the sides computed in float64 differ by at most ``factor * 2^-53 * S``.
 2. One operand infinite or NaN, at one point or everywhere: in float64, one side is finite where the other is, and 1 holds there;
-   where both are infinite they have one sign.  So an error that eager shows does not vanish, and none appears.
+   where both are infinite they have one sign.  So an error that eager shows does not vanish, and none appears.  Of a rule that
+   mends, 1 and 2 ask this only where the left side is finite.
 3. Every finite profile: let e(side) be the greatest distance of a side, computed in its dtype, from the left side in float64
    on the same operands.  Then e(right) <= factor * max(e(left), u * S): the right side is not worse than the left by more than
    the factor, except by what rounding the left's own intermediates may do.  Other than with subnormal operands, the right side
@@ -79,6 +80,9 @@ class Floats(Val):
     def _scan(self, monoid: Any, k: AxisSet) -> Self:
         return self._make(named.scan(monoid, self.value, {f"a{k.only()}": self.extents[k.only()]}), self.dtype)
 
+    def _running(self, name: str, v: Self, k: AxisSet) -> Self:
+        return self._make(named.running(name, self.value, v.value, self._over(AxisSet(1 << k.only(), self.extents))), v.dtype)
+
     def _twist(self, name: str, v: Self, k: AxisSet) -> Self:
         return self._make(named.twist(name, self.value, v.value, self._over(k), v.dtype), v.dtype)
 
@@ -136,7 +140,7 @@ def refuted_on(rule: Rule, draw: Draw, values: Operands, profile: str = "ordinar
     if wide is None:
         return None
     if profile == "special":
-        return _same_ends(wide.lhs, wide.rhs) or same_number(rule, wide)
+        return _same_ends(rule, wide.lhs, wide.rhs) or same_number(rule, wide)
     if profile == "ordinary" and (why := same_number(rule, wide)) is not None:
         return why
     narrow = both_sides(rule, draw, values, exact=True)
@@ -196,15 +200,22 @@ def same_number(rule: Rule, sides: Sides) -> str | None:
     finite = np.isfinite(lhs) & np.isfinite(rhs)
     bound = FACTOR[rule.rounding] * ROUNDOFF["f64"] * max(sides.peak, 1.0)
     with np.errstate(invalid="ignore"):
-        differ = np.where(finite, np.abs(lhs - rhs) > bound, np.isfinite(lhs) != np.isfinite(rhs))
+        differ = np.where(finite, np.abs(lhs - rhs) > bound, _one_is_finite(rule, lhs, rhs))
     return _first(lhs, rhs, differ)
 
 
-def _same_ends(lhs: Array, rhs: Array) -> str | None:
+def _one_is_finite(rule: Rule, lhs: Array, rhs: Array) -> Array:
+    """Where a value appears or vanishes; in a rule that mends it may appear."""
+    return np.isfinite(lhs) & ~np.isfinite(rhs) if rule.mends else np.isfinite(lhs) != np.isfinite(rhs)
+
+
+def _same_ends(rule: Rule, lhs: Array, rhs: Array) -> str | None:
     """2: finite together, and infinite with one sign."""
     if lhs.dtype.kind != "f" or rhs.dtype.kind != "f":
         return _first(lhs, rhs, lhs != rhs)
-    differ = (np.isfinite(lhs) != np.isfinite(rhs)) | (np.isinf(lhs) & np.isinf(rhs) & (lhs != rhs))
+    differ = _one_is_finite(rule, lhs, rhs) | (np.isinf(lhs) & np.isinf(rhs) & (lhs != rhs))
+    if rule.mends:
+        differ |= np.isinf(lhs) & np.isnan(rhs)
     return _first(lhs, rhs, differ)
 
 

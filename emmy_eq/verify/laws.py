@@ -29,12 +29,14 @@ DRAWS = 20
 def laws(twist: str) -> tuple[Rule, ...]:
     """The laws of that row."""
     row = ops.twists()[twist]
+    if row.affine:
+        return (_composed(row),)
     return (_adjusted(row),) if row.adjust is not None else (_rescaled(row), _nothing(row))
 
 
 def laws_of(tested: Rule) -> Iterator[Rule]:
     """The laws of the twists that a rule's sides name."""
-    for name in sorted({str(c.args[1]) for c in calls(record(tested), "_twist")}):
+    for name in sorted({str(c.args[1]) for c in calls(record(tested), "_twist", "_running")}):
         yield from laws(name)
 
 
@@ -62,6 +64,16 @@ def _rescaled(row: ops.Twist) -> Rule:
         whole = (row.weight(s, top) * v).sum(k) + (row.weight(t, top) * w).sum(j)
         parts = (row.weight(s, left) * v).sum(k) * row.rescale(left, top) + (row.weight(t, right) * w).sum(j) * row.rescale(right, top)
         return rewrite(whole, parts, when=(s.free_of(j), t.free_of(k)))
+
+    return blocks
+
+
+def _composed(row: ops.Twist) -> Rule:
+    @rule(Rounding.REASSOCIATES, name=f"blocks_of_{row.name}")
+    def blocks(total: Val, s: Val, v: Val, t: Val, w: Val) -> Equation:
+        """Elements one after the other do what they do joined first."""
+        after, joint = row.extended(s, total, s, v), row.extended(s, v, t, w)
+        return rewrite(row.extended(s, after, t, w), row.extended(s, total, row.joined(s, t), joint))
 
     return blocks
 

@@ -138,10 +138,10 @@ def _other_reduction(call: Call, axes: list[Variable]) -> Iterator[tuple[str, Tr
             yield f"{monoid} begins elsewhere", _initialised(call, str(monoid))
         for other in _other_axes(k, axes):
             yield f"axes {k} became {other}", Call(call.method, (receiver, monoid, other))
-    if call.method == "_twist":
+    if call.method in ("_twist", "_running"):
         *rest, k = call.args
         for other in _other_axes(k, axes):
-            yield f"axes {k} became {other}", Call("_twist", (*rest, other))
+            yield f"axes {k} became {other}", Call(call.method, (*rest, other))
     if call.method == "count":
         for other in _other_axes(call.args[1], axes):
             yield f"count of {other}", Call("count", (call.args[0], other))

@@ -81,6 +81,19 @@ class Exact(Val):
         shape = [1 if a == axis else n for a, n in enumerate(self.array.shape)]
         return np.full(shape, self.like(ops.monoids()[monoid].identity(self.dtype)).array.flat[0])
 
+    def _running(self, name: str, v: Self, k: AxisSet) -> Self:
+        row, axis = ops.twists()[name], k.only()
+        totals = row.totals(zip(self._places(axis), v._places(axis), strict=True))
+        if not totals:
+            return self * v
+        arrays = np.broadcast_arrays(*(t.array for t in totals))
+        return self._make(np.concatenate(arrays, axis=axis), v.dtype, self.mask | v.mask | k.mask)
+
+    def _places(self, axis: int) -> list[Self]:
+        """The value at each position of ``axis``."""
+        every = range(self.extents[axis])
+        return [self._make(np.take(self.array, [n if self.mask >> axis & 1 else 0], axis=axis), self.dtype, self.mask) for n in every]
+
     def _twist(self, name: str, v: Self, k: AxisSet) -> Self:
         row = ops.twists()[name]
         out: Self = (row.weight(self, row.centre(self.reduce(row.key, k), self.count(k))) * v).sum(k)
@@ -126,7 +139,7 @@ def refutes(rule: Rule, draw: Draw) -> str | None:
     if not all(replay(guard, env) for guard in recording.when):
         return None
     lhs, rhs = replay(recording.lhs, env), replay(recording.rhs, env)
-    return _differ(lhs, rhs, rule.rounding is Rounding.EXACT)
+    return _differ(lhs, rhs, rule.rounding is Rounding.EXACT, rule.mends)
 
 
 def operand(array: Array, dtype: str, mask: int, extents: tuple[int, ...]) -> Exact:
@@ -136,14 +149,14 @@ def operand(array: Array, dtype: str, mask: int, extents: tuple[int, ...]) -> Ex
     return Exact(array.reshape(shape), dtype, mask, extents)
 
 
-def _differ(lhs: Exact, rhs: Exact, exact: bool) -> str | None:
-    """Finite numbers and infinities agree; a NaN may stand for an infinity in the classes that round."""
+def _differ(lhs: Exact, rhs: Exact, exact: bool, mends: bool) -> str | None:
+    """Finite numbers and infinities agree; a NaN may stand for an infinity in the classes that round, and for anything in what mends."""
     left, right = np.broadcast_arrays(lhs.array, rhs.array)
     for at in np.ndindex(*left.shape):
         a, b = left[at], right[at]
         nan, also = a != a, b != b
         loose = not exact and (nan or also) and not (_finite(a) or _finite(b))
-        if not (loose or (nan and also) or a == b):
+        if not (loose or (mends and not _finite(a)) or (nan and also) or a == b):
             return f"left {a}, right {b} at {at}"
     return None
 

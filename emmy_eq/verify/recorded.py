@@ -115,6 +115,9 @@ class Recorded(Val):
     def _scan(self, monoid: Any, k: Any) -> Self:
         return self._new("_scan", monoid, k)
 
+    def _running(self, name: str, v: Self, k: Any) -> Self:
+        return self._new("_running", name, v, k)
+
     def _twist(self, name: str, v: Self, k: Any) -> Self:
         return self._new("_twist", name, v, k)
 
@@ -185,8 +188,8 @@ def calls(recording: Recording, *methods: str) -> Iterator[Call]:
 def key(rule: Rule) -> str:
     """What a certificate vouches for: both sides, the guard, the rounding class, the kinds of the arguments, and the twists' laws."""
     recording = record(rule)
-    laws = (_law(name) for name in sorted({str(c.args[1]) for c in calls(recording, "_twist")}))
-    text = "\n".join([str(recording), rule.rounding.name, str(rule.args), *laws])
+    laws = (_law(name) for name in sorted({str(c.args[1]) for c in calls(recording, "_twist", "_running")}))
+    text = "\n".join([str(recording), rule.rounding.name, str(rule.args), *laws, *(["mends"] if rule.mends else [])])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

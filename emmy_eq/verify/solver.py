@@ -116,6 +116,9 @@ class Expression(Val):
     def _scan(self, monoid: Any, k: Any) -> Self:
         raise Abstains("it is not over scalars")
 
+    def _running(self, name: str, v: Self, k: Any) -> Self:
+        raise Abstains("it is not over scalars")
+
     def _twist(self, name: str, v: Self, k: Any) -> Self:
         raise Abstains("it is not over scalars")
 
@@ -256,7 +259,7 @@ def _arguments(rule: Rule, dtype: str, names: tuple[str, ...], goal: Goal) -> di
 
 def _refuted(rule: Rule, env: dict[str, Any], goal: Goal) -> str | None:
     z3, recording = goal.z3, record(rule)
-    if any(calls(recording, "_reduce", "_scan", "_twist", "count", "stored")):
+    if any(calls(recording, "_reduce", "_scan", "_running", "_twist", "count", "stored")):
         raise Abstains("it is not over scalars")
     lhs, rhs = replay(recording.lhs, env), replay(recording.rhs, env)
     if lhs.dtype != rhs.dtype:
