@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from math import prod
 
 from emmy_eq.codegen.families.attention import Chain, chain
-from emmy_eq.codegen.families.facts import Facts, ceil_power, floor_power, vector
+from emmy_eq.codegen.families.facts import Facts, ceil_power, vector
 from emmy_eq.codegen.schedule import WARP, Schedule, Split
 from emmy_eq.codegen.tile_ir import Fold, walk
 from emmy_eq.extract.targets import Target
