@@ -1,7 +1,7 @@
 """``emmy-eq fuzz``: random programs through every stage until the time is over; what fails is made small and kept.
 
-A corpus is a folder: ``NAME.py`` is one reproducer (``program``, ``example_inputs``, ``special``, ``key``), run again first of all;
-``examples`` is hypothesis's own record of what failed, from which it goes on shrinking.
+A corpus is a folder: ``NAME.py`` is one reproducer (``program``, ``example_inputs``, and the fields of a `Case`), run again first of
+all; ``examples`` is hypothesis's own record of what failed, from which it goes on shrinking.
 """
 
 from __future__ import annotations
@@ -29,9 +29,22 @@ from emmy_eq.testing.stages import Mismatch, check_program
 from emmy_eq.testing.strategies import programs
 
 BATCH = 50  # programs between two looks at the clock and the corpus; every fourth batch has special values
-PATIENCE = 120.0  # seconds for one program, beyond which it counts as a failure: a saturation or search without end
+PATIENCE = 120.0  # processor seconds for one program, beyond which it counts as a failure: a saturation or search without end
 GRACE = 60.0  # seconds beyond the end for what was just found to become small
+ACCURACIES = ("default", "default", "default", "strict", "fast")  # of finite programs
 CUBINS = 20  # every so many programs, NVRTC compiles the CUDA too
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """How a program is checked, as `check_program` takes it."""
+
+    special: bool
+    accuracy: str
+    key: int
+
+    def __str__(self) -> str:
+        return f"special = {self.special}\naccuracy = {self.accuracy!r}\nkey = {self.key}\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +54,7 @@ class Failure:
     kind: str
     why: str
     program: str  # a module, as `emmy_eq.testing.Source` prints it
+    slow: bool = False  # it took too long: making it small would take `PATIENCE` again and again
 
 
 @dataclass(slots=True)
@@ -66,7 +80,8 @@ class Fuzzer:
     def replay(self) -> None:
         for path in sorted(self.corpus.glob("*.py")) if self.corpus is not None else ():
             scope = runpy.run_path(str(path))
-            failure = self.attempt(scope["program"], scope["example_inputs"], path.read_text(), scope["special"], scope["key"])
+            case = Case(scope["special"], scope["accuracy"], scope["key"])
+            failure = self.attempt(scope["program"], scope["example_inputs"], path.read_text(), case)
             if failure is not None:
                 self.known[failure.kind] = failure
                 self.say(f"still fails: {path}")
@@ -81,6 +96,8 @@ class Fuzzer:
         @given(programs(special=special))
         def one(source: Source) -> None:
             if time.monotonic() > self.until + (GRACE if found else 0):
+                return
+            if found and found[0][1].slow:
                 return
             failure = self.failure(source, special)
             if failure is None or failure.kind in self.known or (found and failure.kind != found[0][1].kind):
@@ -97,7 +114,7 @@ class Fuzzer:
                 raise
         if found:
             least, failure = min(found, key=lambda f: (len(f[0].body), len(str(f[0]))))
-            self.keep(self.smaller(least, failure, special))
+            self.keep(failure if failure.slow else self.smaller(least, failure, special))
 
     def smaller(self, source: Source, failure: Failure, special: bool) -> Failure:
         def fails(candidate: Source) -> bool:
@@ -115,17 +132,19 @@ class Fuzzer:
 
     def failure(self, source: Source, special: bool) -> Failure | None:
         key = int(hashlib.sha256(str(source).encode()).hexdigest()[:6], 16)
-        return self.attempt(source.function(), source.tensors(), f"{source}special = {special}\nkey = {key}\n", special, key)
+        case = Case(special, "strict" if special else ACCURACIES[key % len(ACCURACIES)], key)
+        return self.attempt(source.function(), source.tensors(), f"{source}{case}", case)
 
-    def attempt(self, function: Callable[..., Any], inputs: tuple[Any, ...], text: str, special: bool, key: int) -> Failure | None:
+    def attempt(self, function: Callable[..., Any], inputs: tuple[Any, ...], text: str, case: Case) -> Failure | None:
         self.count += 1
         if self.count % 10 == 0:
             self.say(self.progress())
         try:
             with _limit(PATIENCE):
-                done = check_program(function, inputs, special=special, key=key, nvrtc=key % CUBINS == 0)
+                nvrtc = case.key % CUBINS == 0
+                done = check_program(function, inputs, special=case.special, accuracy=case.accuracy, key=case.key, nvrtc=nvrtc)
         except Exception as error:
-            return Failure(_kind(error), f"{type(error).__name__}: {error}", text)
+            return Failure(_kind(error), f"{type(error).__name__}: {error}", text, isinstance(error, TimeoutError))
         self.rows += done.rows
         self.refused.update(done.refused)
         return None
@@ -172,15 +191,15 @@ def _kind(error: Exception) -> str:
 
 @contextmanager
 def _limit(seconds: float) -> Iterator[None]:
-    """Raise `TimeoutError` in the block once its time is over."""
+    """Raise `TimeoutError` in the block once it has had so much of the processor: a busy machine is no fault of the program."""
 
     def over(*_: Any) -> None:
         raise TimeoutError(f"more than {seconds:.0f} s")
 
-    before = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, over)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)

@@ -14,6 +14,7 @@ from functools import cache
 from textwrap import indent
 from typing import Any
 
+from emmy_eq import ops
 from emmy_eq.rule import Rule
 from emmy_eq.rules import certificates, library
 from emmy_eq.rules.certificates import Certificate
@@ -21,7 +22,8 @@ from emmy_eq.text import table
 from emmy_eq.verify import indices, mutants, shrink
 from emmy_eq.verify.check import SOLVER, check_rule
 from emmy_eq.verify.draws import Abstains
-from emmy_eq.verify.laws import lawful
+from emmy_eq.verify.laws import lawful, laws_of_row, verdict
+from emmy_eq.verify.laws import mutants as mutants_of_row
 from emmy_eq.verify.shrink import Counterexample
 
 INDEX_DRAWS = 200
@@ -84,7 +86,7 @@ def certify_all(
     found = [done[name] for name in names]
     if own := [o.certificate for o in found if o.certificate.rule in library()]:
         certificates.store(own)
-    return [*found, certify_indices()] if len(own) > 1 else found
+    return [*found, *map(certify_twist, ops.twists().values()), certify_indices()] if len(own) > 1 else found
 
 
 def _parallel(names: Sequence[str], files: tuple[str, ...], jobs: int) -> Iterator[Outcome]:
@@ -118,6 +120,18 @@ def certify_indices() -> Outcome:
         said = f"abstains: {reason}"
     found = Certificate("index.simplify", "", INDEX_DRAWS, {SOLVER: said}, {}, why and f"{SOLVER}: {why}")
     return Outcome(found, time.perf_counter() - start)
+
+
+def certify_twist(row: ops.Twist) -> Outcome:
+    """The laws of a twist's row, and its mutants: a row beside the rules, stored nowhere."""
+    start = time.perf_counter()
+    verdicts = [verdict(law) for law in laws_of_row(row)]
+    why = next((f"{v.rule}, {v.layer}: {v.why}" for v in verdicts if not v.holds), "")
+    fates = {what: all(verdict(law).holds for law in laws_of_row(wrong)) for what, wrong in mutants_of_row(row).items()}
+    survivors = tuple(what for what, holds in fates.items() if holds)
+    counts = {"killed": len(fates) - len(survivors), "survived": len(survivors)}
+    draws = min(v.draws for v in verdicts)
+    return Outcome(Certificate(f"twist {row.name}", "", draws, verdicts[0].layers, counts, why), time.perf_counter() - start, survivors)
 
 
 def show(found: Sequence[Outcome]) -> str:

@@ -107,6 +107,14 @@ def test_a_twist_that_rescales_the_wrong_way_is_refused(monkeypatch: pytest.Monk
     assert laws.verdict(nothing).holds
 
 
+@pytest.mark.parametrize("name", ops.twists())
+def test_a_twist_that_is_wrong_in_one_place_is_refused(name: str) -> None:
+    found = certify.certify_twist(ops.twists()[name])
+    assert found.holds
+    assert found.survivors == ()
+    assert found.certificate.mutants["killed"] > 1
+
+
 def test_every_mutant_of_the_factor_rule_is_told_apart() -> None:
     fates = {mutant.what: fate for mutant, fate in mutants.fates(LIBRARY["factor_into_sum"])}
     assert fates["operands of mul swapped on the right"] == "equivalent"

@@ -56,6 +56,21 @@ def check(text: str, row: str | schedule.Schedule, given: Arrays | None = None, 
         np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), rtol=0, atol=error)
 
 
+TWO_PRODUCTS = """
+kernel k(a: f32[5,6], b: f32[6,4], c: f32[4,3]) -> out: f32[5,3]:
+  loop i0 < 5, i1 < 3:
+    fold i2 < 6:
+      x = load a[i0, i2]
+      fold i3 < 4:
+        y = load b[i2, i3]
+        z = load c[i3, i1]
+        p = mul y, z
+        carry w = sum(p)
+      q = mul x, w
+      carry s = sum(q)
+    store out[i0, i1] = s
+"""
+
 MAPS = [
     (kernels.exp_neg(1000), "WORK=t64 TILE=i0:r2.t64.v4"),
     (kernels.exp_neg(1001), "WORK=t64 TILE=i0:s2.r2.t64.v4"),
@@ -177,6 +192,13 @@ def test_infinity_beyond_the_rows_end_does_not_reach_the_sum() -> None:
 def test_threads_of_result_and_fold_cannot_be_the_same() -> None:
     with pytest.raises(Unsupported, match="STAGE=1:shared"):
         lower(tile_ir.to_tile(kernels.kernel(kernels.matmul(8, 32, 32)), schedule.parse("WORK=t32 TILE=i1:t32 REDUCE=i2:t32")), H200)
+
+
+def test_no_two_axes_of_a_value_go_over_the_same_threads() -> None:
+    """b @ c over i2's columns and i3's threads, which are the same: only its diagonal would be computed."""
+    row = schedule.parse("WORK=t64 TILE=i0:t8.v2,i1:t8.v2 REDUCE=i2:t8,i3:s.v4 STAGE=2:shared")
+    with pytest.raises(Unsupported, match="go over the same threads"):
+        lower(tile_ir.to_tile(kernels.kernel(TWO_PRODUCTS), row), H200)
 
 
 def test_shared_memory_has_a_limit() -> None:

@@ -20,6 +20,7 @@ from emmy_eq.codegen.lower.builder import Builder
 from emmy_eq.codegen.lower.layout import AxisMap, Fragment, Scope, atom_map, bits, coordinates, join, scalar
 from emmy_eq.codegen.lower.threads import Digits, digits
 from emmy_eq.codegen.tile_ir import Fold, Stmt, Tile, Value, axes, is_gather, values
+from emmy_eq.errors import Unsupported
 from emmy_eq.index import Idx, var
 from emmy_eq.loop_ir import Axis, Let, Load, Store
 
@@ -116,6 +117,8 @@ class Engine:
         found = self.b.find(key(v, scope))
         if isinstance(found, Fragment):
             return found
+        if any(bits(scope, v.axes[:n]) & scope[a].bits for n, a in enumerate(v.axes)):
+            raise Unsupported(name, f"two of its axes {', '.join(v.axes)} go over the same threads: they would hold only the diagonal")
         if isinstance(v.stmt, Fold):
             return self._carried(v, v.stmt, scope)
         with self.b.at(self.level(scope, v.axes)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import torch
@@ -17,9 +18,23 @@ from emmy_eq.torch_ir import dtype_name
 
 Integer = Callable[[int, int], int]
 
-MAX_ELEMENTS = 1500  # of a value: what the simulator does in milliseconds
 MAX_RANK = 5
 LARGEST = 1e4  # in a finite program: a few more steps stay far from the largest float16
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """What a program is made of: the dtypes of its inputs, most common first, extents, and how much of it there is.
+
+    ``elements``: of a value, at most; 1500 are what the simulator does in milliseconds.  ``steps``: values beyond the inputs.
+    ``products``: in tenths, how often a step is a contraction.
+    """
+
+    dtypes: tuple[str, ...]
+    extents: tuple[int, ...]
+    elements: int = 1500
+    steps: int = 10
+    products: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +57,7 @@ class Draft:
 
     integer: Integer
     special: bool
-    dtypes: tuple[str, ...]
-    extents: tuple[int, ...]
+    sort: Sort
     inputs: list[Given] = field(default_factory=list)
     body: list[tuple[str, str]] = field(default_factory=list)
     pool: list[Entry] = field(default_factory=list)
@@ -65,7 +79,7 @@ class Draft:
 
     def new_input(self, rank: int = -1) -> Entry:
         shape = self.shape(self.integer(0, 4) if rank < 0 else rank)
-        dtype = self.choose(self.dtypes)
+        dtype = self.choose(self.sort.dtypes)
         return self.input(shape, dtype, self.kind())
 
     def kind(self) -> str:
@@ -75,9 +89,14 @@ class Draft:
     def shape(self, rank: int) -> tuple[int, ...]:
         out: list[int] = []
         for _ in range(rank):
-            room = MAX_ELEMENTS // max(1, _total(out))
-            out.append(self.choose([n for n in self.extents if n <= room] or [1]))
+            out.append(self.extent(beside=prod(out)))
         return tuple(out)
+
+    def extent(self, beside: int) -> int:
+        """Of an axis of a value that has so many elements without it."""
+        room = self.sort.elements // max(1, beside)
+        found: int = self.choose([n for n in self.sort.extents if n <= room] or [1])
+        return found
 
     def possible(self, rows: Sequence[Row]) -> list[Row]:
         """Those with a first operand."""
@@ -104,15 +123,8 @@ class Draft:
         x = self.operand("float", False, least, most)
         if x is None or 0 in x.shape:
             return
-        used = [x]
-
-        def new(shape: tuple[int, ...], kind: str) -> str:
-            index = kind.startswith("below")
-            entry = self.input(shape, "i64" if index else dtype_name(x.value.dtype), kind if index else self.kind())
-            used.append(entry)
-            return entry.name
-
-        self.add(step(self.integer, x.name, x.shape, new), keeps and all(e.exact for e in used), 1)
+        operands = _Operands(self, x)
+        self.add(step(operands, x.name, x.shape), keeps and all(e.exact for e in operands.used), 1)
 
     def add(self, text: str, exact: bool, results: int) -> None:
         name = f"y{len(self.body)}"
@@ -132,9 +144,9 @@ class Draft:
             self.pool.append(Entry(entry, value, large, exact and not rounded))
 
     def fit(self, value: torch.Tensor, wide: torch.Tensor) -> bool:
-        if value.numel() > MAX_ELEMENTS or value.dim() > MAX_RANK:
+        if value.numel() > self.sort.elements or value.dim() > MAX_RANK:
             return False
-        return self.special or all(bool((x.double().abs() < LARGEST).all()) for x in (value, wide))
+        return self.special or not value.is_floating_point() or all(bool((x.double().abs() < LARGEST).all()) for x in (value, wide))
 
     def unread(self) -> list[str]:
         """The computed values that no other one reads."""
@@ -144,6 +156,41 @@ class Draft:
     def source(self, results: list[str]) -> Source:
         """The program that computes ``results``, without what they do not need."""
         return pruned(tuple(self.inputs), tuple(self.body), tuple(results))
+
+
+@dataclass(slots=True)
+class _Operands:
+    """The `emmy_eq.testing.shaped.Draw` of a step on ``x``; ``used``: x and the new inputs."""
+
+    draft: Draft
+    x: Entry
+    used: list[Entry] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.used.append(self.x)
+
+    def integer(self, low: int, high: int, /) -> int:
+        return self.draft.integer(low, high)
+
+    def choice(self, options: Sequence[int], /) -> int:
+        found: int = self.draft.choose(options)
+        return found
+
+    def extent(self) -> int:
+        return self.draft.extent(beside=prod(self.x.shape[:-1]))
+
+    def new(self, *shape: int) -> str:
+        return self._input(shape, dtype_name(self.x.value.dtype), self.draft.kind())
+
+    def index(self, below: int, *shape: int) -> str:
+        return self._input(shape, "i64", f"below {below}")
+
+    def mask(self, *shape: int) -> str:
+        return self._input(shape, "bool", "whole")
+
+    def _input(self, shape: tuple[int, ...], dtype: str, kind: str) -> str:
+        self.used.append(self.draft.input(shape, dtype, kind))
+        return self.used[-1].name
 
 
 class _Fills(dict[str, Any]):
@@ -239,10 +286,3 @@ def _in_float64(text: str) -> str:
     for name in ("torch.float32", "torch.float16", "torch.bfloat16"):
         text = text.replace(name, "torch.float64")
     return text
-
-
-def _total(shape: list[int]) -> int:
-    n = 1
-    for extent in shape:
-        n *= extent
-    return n

@@ -1,154 +1,207 @@
-"""Steps whose operands' shapes depend on one another: products, convolutions, attention, gathers.  Their further operands are new inputs.
-
-Each takes a draw of integers, the first operand's shape, and ``new(shape, kind)``, which gives a new input's name.
-"""
+"""Steps whose operands' shapes depend on one another: products, convolutions, attention, gathers.  Further operands are new inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 Shape = tuple[int, ...]
-Integer = Callable[[int, int], int]  # a number from the first to the last, both included
-New = Callable[[Shape, str], str]
-Shaped = Callable[[Integer, str, Shape, New], str]
 
 
-def _matmul(integer: Integer, x: str, shape: Shape, new: New) -> str:
-    columns = integer(1, 9)
-    return f"{x} @ {new((shape[-1], columns), 'operand')}"
+class Draw(Protocol):
+    """What a step may ask for; ``new``, ``index`` and ``mask`` give the name of a new input."""
+
+    def integer(self, low: int, high: int, /) -> int:
+        """From ``low`` to ``high``, both included."""
+
+    def choice(self, options: Sequence[int], /) -> int:
+        """One of them."""
+
+    def extent(self) -> int:
+        """Of an axis that takes the place of the first operand's last."""
+
+    def new(self, *shape: int) -> str:
+        """A value of the first operand's dtype."""
+
+    def index(self, below: int, *shape: int) -> str:
+        """Whole numbers from 0 to ``below`` - 1."""
+
+    def mask(self, *shape: int) -> str:
+        """Bools."""
 
 
-def _batched(integer: Integer, x: str, shape: Shape, new: New) -> str:
-    return f"torch.matmul({x}, {new((*shape[:-2], shape[-1], integer(1, 9)), 'operand')})"
+Shaped = Callable[[Draw, str, Shape], str]
 
 
-def _vector(integer: Integer, x: str, shape: Shape, new: New) -> str:
-    return f"torch.matmul({x}, {new((shape[-1],), 'operand')})"
+def _matmul(draw: Draw, x: str, shape: Shape) -> str:
+    return f"{x} @ {draw.new(shape[-1], draw.extent())}"
 
 
-def _linear(integer: Integer, x: str, shape: Shape, new: New) -> str:
-    columns = integer(1, 9)
-    return f"F.linear({x}, {new((columns, shape[-1]), 'operand')}, {new((columns,), 'operand')})"
+def _batched(draw: Draw, x: str, shape: Shape) -> str:
+    return f"torch.matmul({x}, {draw.new(*shape[:-2], shape[-1], draw.extent())})"
 
 
-def _chain(integer: Integer, x: str, shape: Shape, new: New) -> str:
-    middle = integer(1, 9)
-    return f"{x} @ {new((shape[-1], middle), 'operand')} @ {new((middle, integer(1, 9)), 'operand')}"
+def _vector(draw: Draw, x: str, shape: Shape) -> str:
+    return f"torch.matmul({x}, {draw.new(shape[-1])})"
 
 
-def _low_rank(integer: Integer, x: str, shape: Shape, new: New) -> str:
-    columns, rank = integer(1, 9), integer(1, 3)
-    w, a, b = new((shape[-1], columns), "operand"), new((shape[-1], rank), "operand"), new((rank, columns), "operand")
-    return f"{x} @ {w} + ({x} @ {a}) @ {b}" if integer(0, 1) else f"{x} @ ({w} + {a} @ {b})"
+def _linear(draw: Draw, x: str, shape: Shape) -> str:
+    columns = draw.extent()
+    return f"F.linear({x}, {draw.new(columns, shape[-1])}, {draw.new(columns)})"
 
 
-def _norm_projection(integer: Integer, x: str, shape: Shape, new: New) -> str:
-    w = new((shape[-1], integer(1, 9)), "operand")
-    norm = f"F.rms_norm({x}, ({shape[-1]},), {new((shape[-1],), 'operand')}, 1e-5)"
-    return f"{norm} @ {w}" if integer(0, 1) else f"F.layer_norm({x}, ({shape[-1]},)) @ {w}"
+def _chain(draw: Draw, x: str, shape: Shape) -> str:
+    middle = draw.extent()
+    return f"{x} @ {draw.new(shape[-1], middle)} @ {draw.new(middle, draw.extent())}"
 
 
-def _attention(integer: Integer, x: str, shape: Shape, new: New) -> str:
-    keys, width = integer(1, 9), integer(1, 5)
-    k, v = new((*shape[:-2], keys, shape[-1]), "operand"), new((*shape[:-2], keys, width), "operand")
-    if integer(0, 1):
-        return f"F.scaled_dot_product_attention({x}, {k}, {v})"
-    return f"torch.softmax({x} @ {k}.transpose(-1, -2) * 0.5, -1) @ {v}"
+def _low_rank(draw: Draw, x: str, shape: Shape) -> str:
+    columns, rank = draw.extent(), draw.integer(1, 3)
+    w, a, b = draw.new(shape[-1], columns), draw.new(shape[-1], rank), draw.new(rank, columns)
+    return f"{x} @ {w} + ({x} @ {a}) @ {b}" if draw.integer(0, 1) else f"{x} @ ({w} + {a} @ {b})"
 
 
-def _causal(integer: Integer, x: str, shape: Shape, new: New) -> str:
-    k, v = new(shape, "operand"), new(shape, "operand")
-    return f"F.scaled_dot_product_attention({x}, {k}, {v}, is_causal=True)"
+def _norm_projection(draw: Draw, x: str, shape: Shape) -> str:
+    w = draw.new(shape[-1], draw.extent())
+    norm = f"F.rms_norm({x}, ({shape[-1]},), {draw.new(shape[-1])}, 1e-5)"
+    return f"{norm} @ {w}" if draw.integer(0, 1) else f"F.layer_norm({x}, ({shape[-1]},)) @ {w}"
 
 
-def _convolution(integer: Integer, x: str, shape: Shape, new: New) -> str:
-    width, stride, padding = integer(1, 3), integer(1, 2), integer(0, 1)
-    return f"F.conv1d({x}, {new((integer(1, 4), shape[-2], width), 'operand')}, stride={stride}, padding={padding})"
+def _gated(draw: Draw, x: str, shape: Shape) -> str:
+    columns = draw.extent()
+    return f"F.silu({x} @ {draw.new(shape[-1], columns)} * 0.1) * ({x} @ {draw.new(shape[-1], columns)})"
 
 
-def _convolution_2d(integer: Integer, x: str, shape: Shape, new: New) -> str:
-    weight = new((integer(1, 4), shape[-3], integer(1, 3), integer(1, 2)), "operand")
-    return f"F.conv2d({x}, {weight}, padding={integer(0, 1)}, stride={integer(1, 2)})"
+def _attention(draw: Draw, x: str, shape: Shape) -> str:
+    """With one of the masks that models have, or none; a row may be masked as a whole."""
+    keys = draw.extent()
+    k, v = draw.new(*shape[:-2], keys, shape[-1]), draw.new(*shape[:-2], keys, draw.extent())
+    scores, values = f"{x} @ {k}.transpose(-1, -2) * 0.2", f"{x}, {k}, {v}"
+    at = f"torch.arange({shape[-2]})[:, None] - torch.arange({keys})"  # how far a key is behind its query
+    match draw.integer(0, 7):
+        case 0:
+            return f"F.scaled_dot_product_attention({values})"
+        case 1:
+            return f"torch.softmax({scores}, -1) @ {v}"
+        case 2:
+            return f"F.scaled_dot_product_attention({values}, attn_mask={draw.mask(shape[-2], keys)})"
+        case 3:
+            return f"F.scaled_dot_product_attention({values}, attn_mask={draw.new(shape[-2], keys)}, scale=0.3)"
+        case 4:
+            return f"torch.softmax(torch.tanh({scores} / 5) * 5, -1) @ {v}"
+        case 5:
+            return f"torch.softmax(({scores}).masked_fill(({at}).abs() > {draw.integer(0, 9)}, -torch.inf), -1).nan_to_num(0.0) @ {v}"
+        case 6:
+            return f"torch.softmax({scores} - 0.1 * ({at}).abs(), -1).to({x}.dtype) @ {v}"
+    return f"torch.softmax(({scores}).masked_fill({draw.mask(keys)}, -1e4), -1) @ {v}"
 
 
-def _pool(integer: Integer, x: str, shape: Shape, new: New) -> str:
-    kind = ("max_pool1d", "avg_pool1d")[integer(0, 1)]
-    return f"F.{kind}({x}, {integer(1, 3)}, {integer(1, 2)})"
+def _causal(draw: Draw, x: str, shape: Shape) -> str:
+    return f"F.scaled_dot_product_attention({x}, {draw.new(*shape)}, {draw.new(*shape)}, is_causal=True)"
 
 
-def _pool_2d(integer: Integer, x: str, shape: Shape, new: New) -> str:
-    kind = ("max_pool2d", "avg_pool2d")[integer(0, 1)]
-    return f"F.{kind}({x}, {integer(1, 3)}, {integer(1, 2)}, padding={0})"
+def _grouped(draw: Draw, x: str, shape: Shape) -> str:
+    """Some query heads share a key head."""
+    keys, heads = draw.extent(), draw.choice([h for h in range(1, shape[-3] + 1) if shape[-3] % h == 0])
+    k, v = (draw.new(*shape[:-3], heads, keys, shape[-1]) for _ in "kv")
+    return f"F.scaled_dot_product_attention({x}, {k}, {v}, enable_gqa=True)"
 
 
-def _group_norm(integer: Integer, x: str, shape: Shape, new: New) -> str:
-    groups = [g for g in range(1, shape[1] + 1) if shape[1] % g == 0]
-    return f"F.group_norm({x}, {groups[integer(0, len(groups) - 1)]})"
+def _convolution(draw: Draw, x: str, shape: Shape) -> str:
+    width, stride, padding = draw.integer(1, 3), draw.integer(1, 2), draw.integer(0, 1)
+    return f"F.conv1d({x}, {draw.new(draw.integer(1, 4), shape[-2], width)}, stride={stride}, padding={padding})"
 
 
-def _embedding(integer: Integer, x: str, shape: Shape, new: New) -> str:
-    return f"F.embedding({new((integer(1, 4), integer(1, 3)), f'below {shape[0]}')}, {x})"
+def _convolution_2d(draw: Draw, x: str, shape: Shape) -> str:
+    weight = draw.new(draw.integer(1, 4), shape[-3], draw.integer(1, 3), draw.integer(1, 2))
+    return f"F.conv2d({x}, {weight}, padding={draw.integer(0, 1)}, stride={draw.integer(1, 2)})"
 
 
-def _gather(integer: Integer, x: str, shape: Shape, new: New) -> str:
-    d = integer(0, len(shape) - 1)
-    index = new((*shape[:d], integer(1, 4), *shape[d + 1 :]), f"below {shape[d]}")
-    return f"torch.gather({x}, {d}, {index})"
+def _pool(draw: Draw, x: str, shape: Shape) -> str:
+    kind = ("max_pool", "avg_pool")[draw.integer(0, 1)]
+    return f"F.{kind}{len(shape) - 2}d({x}, {draw.integer(1, 3)}, {draw.integer(1, 2)})"
 
 
-def _fancy(integer: Integer, x: str, shape: Shape, new: New) -> str:
-    a, b = (new((integer(1, 1), 3), f"below {n}") for n in shape[:2])
-    return f"{x}[{a}, {b}]"
+def _group_norm(draw: Draw, x: str, shape: Shape) -> str:
+    return f"F.group_norm({x}, {draw.choice([g for g in range(1, shape[1] + 1) if shape[1] % g == 0])})"
 
 
-def _scatter_add(integer: Integer, x: str, shape: Shape, new: New) -> str:
-    d = integer(0, len(shape) - 1)
-    name = ("scatter_add", "scatter")[0]
-    return f"{x}.{name}({d}, {new(shape, f'below {shape[d]}')}, {x})"
+def _embedding(draw: Draw, x: str, shape: Shape) -> str:
+    return f"F.embedding({draw.index(shape[0], draw.integer(1, 4), draw.integer(1, 3))}, {x})"
 
 
-def _index_add(integer: Integer, x: str, shape: Shape, new: New) -> str:
-    index = new((shape[0],), f"below {shape[0]}")
-    return f"{x}.index_add(0, {index}, {x})"
+def _gather(draw: Draw, x: str, shape: Shape) -> str:
+    d = draw.integer(0, len(shape) - 1)
+    return f"torch.gather({x}, {d}, {draw.index(shape[d], *shape[:d], draw.integer(1, 4), *shape[d + 1 :])})"
 
 
-def _cross_entropy(integer: Integer, x: str, shape: Shape, new: New) -> str:
-    reduction = ("mean", "sum", "none")[integer(0, 2)]
-    return f"F.cross_entropy({x}, {new(shape[:1], f'below {shape[1]}')}, reduction='{reduction}')"
+def _fancy(draw: Draw, x: str, shape: Shape) -> str:
+    a, b = (draw.index(n, draw.integer(1, 2), 3) for n in shape[:2])
+    return f"{x}[{a}, {b}[:1]]"
 
 
-def _addmm(integer: Integer, x: str, shape: Shape, new: New) -> str:
-    inner = integer(1, 9)
-    return f"torch.addmm({x}, {new((shape[0], inner), 'operand')}, {new((inner, shape[1]), 'operand')}, beta=0.5, alpha=2.0)"
+def _scatter(draw: Draw, x: str, shape: Shape) -> str:
+    """Added up where positions meet; overwriting is tested where each position is written once."""
+    d = draw.integer(0, len(shape) - 1)
+    return f"{x}.scatter_add({d}, {draw.index(shape[d], *shape)}, {x})"
 
 
-def _einsum(integer: Integer, x: str, shape: Shape, new: New) -> str:
-    return f"torch.einsum('abc,dbc->ad', {x}, {new((integer(1, 5), *shape[1:]), 'operand')})"
+def _index_add(draw: Draw, x: str, shape: Shape) -> str:
+    return f"{x}.index_add(0, {draw.index(shape[0], shape[0])}, {x})"
+
+
+def _cross_entropy(draw: Draw, x: str, shape: Shape) -> str:
+    reduction = ("mean", "sum", "none")[draw.integer(0, 2)]
+    return f"F.cross_entropy({x}, {draw.index(shape[1], shape[0])}, reduction='{reduction}')"
+
+
+def _addmm(draw: Draw, x: str, shape: Shape) -> str:
+    inner = draw.extent()
+    return f"torch.addmm({x}, {draw.new(shape[0], inner)}, {draw.new(inner, shape[1])}, beta=0.5, alpha=2.0)"
+
+
+def _einsum(draw: Draw, x: str, shape: Shape) -> str:
+    return f"torch.einsum('abc,dbc->ad', {x}, {draw.new(draw.integer(1, 5), *shape[1:])})"
+
+
+def _recurrence(draw: Draw, x: str, shape: Shape) -> str:
+    """h[t] = a[t] h[t-1] + x[t] along the last dim, by the quotient of running products."""
+    run = f"torch.cumprod({draw.new(*shape)}.abs().clamp(0.8, 1.2), -1)"
+    return f"{run} * torch.cumsum({x} / {run}, -1)"
+
+
+def products() -> Mapping[str, tuple[Shaped, int, int, bool]]:
+    """As `shaped`, contractions alone: what tensor cores are for."""
+    return {
+        "matmul": (_matmul, 1, 4, True),
+        "batched": (_batched, 2, 4, True),
+        "linear": (_linear, 1, 4, True),
+        "chain": (_chain, 2, 3, True),
+        "low_rank": (_low_rank, 2, 3, True),
+        "norm_projection": (_norm_projection, 2, 3, False),
+        "gated": (_gated, 2, 3, False),
+        "attention": (_attention, 2, 4, False),
+        "causal": (_causal, 3, 4, False),
+        "grouped": (_grouped, 3, 4, False),
+    }
 
 
 def shaped() -> Mapping[str, tuple[Shaped, int, int, bool]]:
     """By name: the step, the least and the greatest rank of x, and whether exact operands give an exact result."""
     return {
-        "matmul": (_matmul, 1, 4, True),
-        "batched": (_batched, 2, 4, True),
+        **products(),
         "vector": (_vector, 1, 3, True),
-        "linear": (_linear, 1, 4, True),
-        "chain": (_chain, 2, 3, True),
-        "low_rank": (_low_rank, 2, 3, True),
-        "norm_projection": (_norm_projection, 2, 3, False),
-        "attention": (_attention, 2, 4, False),
-        "causal": (_causal, 3, 4, False),
         "convolution": (_convolution, 3, 3, True),
         "convolution_2d": (_convolution_2d, 4, 4, True),
-        "pool": (_pool, 3, 3, False),
-        "pool_2d": (_pool_2d, 4, 4, False),
+        "pool": (_pool, 3, 4, False),
         "group_norm": (_group_norm, 2, 4, False),
         "embedding": (_embedding, 2, 2, True),
         "gather": (_gather, 1, 3, True),
         "fancy": (_fancy, 2, 4, True),
-        "scatter_add": (_scatter_add, 1, 3, True),
+        "scatter": (_scatter, 1, 3, True),
         "index_add": (_index_add, 1, 3, True),
         "cross_entropy": (_cross_entropy, 2, 2, False),
         "addmm": (_addmm, 2, 2, True),
         "einsum": (_einsum, 3, 3, True),
+        "recurrence": (_recurrence, 1, 3, False),
     }

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from emmy_eq.ops import FLOATS
+from emmy_eq.ops import DTYPES, FLOATS, INTS
 from emmy_eq.torch_ir import torch_dtype
 
 # Nothing near the largest float: whether a sum of such overflows is a matter of its order.
@@ -21,7 +21,8 @@ def tensor(shape: Sequence[int], dtype: str = "f32", kind: str = "normal", seed:
     """A tensor from a recipe, the same on every machine.
 
     ``kind``: ``normal``; ``whole`` (-4 to 4, exact in every dtype); ``special`` (normal with infinities, NaN, signed zeros,
-    subnormals and huge values strewn in); ``below N`` (0 to N-1, for indices).  Integers are ``whole`` unless ``below``, bools are fair.
+    subnormals and huge values strewn in; integers ``whole`` with the ends of their range); ``below N`` (0 to N-1, for indices).
+    Integers are ``whole`` where not said otherwise, bools are fair.
     """
     rng = np.random.default_rng(seed)
     shape = tuple(shape)
@@ -31,7 +32,11 @@ def tensor(shape: Sequence[int], dtype: str = "f32", kind: str = "normal", seed:
         return torch.from_numpy(np.asarray(rng.integers(0, int(kind.split()[1]), shape))).to(torch_dtype(dtype))
     if dtype not in FLOATS or kind == "whole":
         low = 0 if dtype == "u8" else -4
-        return torch.from_numpy(np.asarray(rng.integers(low, 5, shape))).to(torch_dtype(dtype))
+        whole = np.asarray(rng.integers(low, 5, shape))
+        if kind == "special" and dtype in INTS:
+            ends = np.iinfo(DTYPES[dtype])
+            whole = np.where(rng.random(shape) < 0.2, rng.choice([ends.min, ends.max], shape), whole)
+        return torch.from_numpy(np.asarray(whole)).to(torch_dtype(dtype))
     array = np.asarray(rng.standard_normal(shape))
     if kind == "special":
         array = np.where(rng.random(shape) < 0.3, rng.choice(SPECIAL, shape), array)

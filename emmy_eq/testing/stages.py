@@ -2,8 +2,8 @@
 
     eager PyTorch -> Tensor IR -> terms -> e-graph (audit, random extractions) -> plans' Loop IR -> kernels on the simulator -> NVRTC
 
-A finite program is checked under the default rules: in float64 down to Loop IR, where only the order of sums differs, and in its own
-dtypes against eager and on the simulator.  A program with special values is checked under the strict rules: bit for bit down to Loop IR.
+A finite program is checked in float64 down to Loop IR, where only the order of sums differs, and in its own dtypes against eager and
+on the simulator.  Under the strict rules, the only ones for a program with special values, it is bit for bit down to Loop IR.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from emmy_eq.arrays import to_numpy
 from emmy_eq.egraph import Saturated, saturate
 from emmy_eq.errors import Unsupported
 from emmy_eq.extract.loops import to_loops
-from emmy_eq.extract.plan import search
+from emmy_eq.extract.plan import Place, search
 from emmy_eq.extract.targets import Target, target
 from emmy_eq.lower import lower
 from emmy_eq.ops import FLOATS
@@ -36,7 +36,7 @@ from emmy_eq.verify.extractions import random_terms
 
 Array = np.ndarray[Any, Any]
 Arrays = Sequence[Array]
-PLACES = ("auto", "fuse", "cut")
+SIMULATED = 3_000_000  # flops of a plan: what the simulator does in seconds; fused without regard to cost, a chain has many more
 TARGETS = ("sm_80", "sm_89", "sm_90a", "sm_120")
 
 
@@ -61,14 +61,15 @@ def check_program(
     inputs: Sequence[torch.Tensor],
     *,
     special: bool = False,
+    accuracy: str = "default",
     key: int = 0,
     rules: Sequence[Rule] = (),
     nvrtc: bool = False,
 ) -> Checked:
     """Raise `Mismatch` where a stage of ``function`` on ``inputs`` is wrong, and what a stage raises that breaks.
 
-    ``special``: the inputs hold infinities or NaN.  ``key`` draws extractions, target and schedule rows.  ``rules`` take part beside those
-    of the library.  ``nvrtc`` compiles the CUDA of every kernel as well.
+    ``special``: the inputs hold infinities or NaN; then ``accuracy`` is strict.  ``key`` draws extractions, target, pinned seams and
+    schedule rows.  ``rules`` take part beside those of the library.  ``nvrtc`` compiles the CUDA of every kernel as well.
     """
     done, rng = Checked(), Random(key)
     try:
@@ -77,13 +78,15 @@ def check_program(
     except Unsupported as error:
         done.refused.append(str(error))
         return done
-    _Stages(program, special, rng, (*active("strict" if special else "default"), *rules), done).run(captured, nvrtc)
+    accuracy = "strict" if special else accuracy
+    _Stages(program, special, accuracy == "strict", rng, (*active(accuracy), *rules), done).run(captured, nvrtc)
     return done
 
 
 class _Stages:
-    def __init__(self, program: tensor_ir.Program, special: bool, rng: Random, rules: Sequence[Rule], done: Checked) -> None:
-        self.program, self.special, self.rng, self.rules, self.done = program, special, rng, rules, done
+    def __init__(self, program: tensor_ir.Program, special: bool, bits: bool, rng: Random, rules: Sequence[Rule], done: Checked) -> None:
+        self.program, self.special, self.bits, self.rng, self.rules, self.done = program, special, bits, rng, rules, done
+        self.planned: set[str] = set()
         self.inputs: dict[str, Array] = {}
         self.own: Arrays = ()
         self.wide: Arrays = ()
@@ -96,7 +99,8 @@ class _Stages:
         saturated = saturate(terms, self.rules)
         self.extractions(terms, saturated)
         on = target(self.rng.choice(TARGETS))
-        for place in PLACES:
+        pinned = {seam.name: self.rng.choice(("fuse", "cut")) for seam in saturated.seams if self.rng.random() < 0.5}
+        for place in ("auto", "fuse", "cut", pinned):
             self.plan(saturated, on, place, nvrtc)
 
     def tensor_ir(self, captured: torch_ir.Program) -> None:
@@ -115,12 +119,12 @@ class _Stages:
 
     def terms(self, terms: tm.TermProgram) -> None:
         tm.verify(terms)
-        found = evaluate.run(terms, self.inputs, float64=not self.special)
+        found = evaluate.run(terms, self.inputs, float64=not self.bits)
         for n, (got, want) in enumerate(zip(found, self.wide, strict=True)):
-            self.compare("terms", n, got, want, self.allowed[n] if self.special else self.allowed[n].in_float64())
-        if self.special:
+            self.compare("terms", n, got, want, self.allowed[n] if self.bits else self.allowed[n].in_float64())
+        if self.bits:
             self.wide = found  # Tensor IR contracts products in an order of its own
-        sides = evaluate.evaluate([v for pair in terms.equalities for v in pair], terms.axes, self.inputs, float64=not self.special)
+        sides = evaluate.evaluate([v for pair in terms.equalities for v in pair], terms.axes, self.inputs, float64=not self.bits)
         for left, right in zip(sides[::2], sides[1::2], strict=True):
             if not np.array_equal(left.array, right.over(left.extents()), equal_nan=left.array.dtype.kind not in "biu"):
                 raise Mismatch("terms", "the sides of an equality that holds by construction differ")
@@ -133,26 +137,36 @@ class _Stages:
         for _ in range(3):
             chosen = zip(terms.results, random_terms(saturated, self.rng), strict=True)
             other = replace(terms, results=tuple(replace(r, val=v) for r, v in chosen))
-            self.same("an extraction", evaluate.run(other, self.inputs, float64=not self.special))
+            self.same("an extraction", evaluate.run(other, self.inputs, float64=not self.bits))
 
-    def plan(self, saturated: Saturated, on: Target, place: str, nvrtc: bool) -> None:
-        loops = to_loops(search(saturated, on, place, seconds=20.0))
+    def plan(self, saturated: Saturated, on: Target, place: Place, nvrtc: bool) -> None:
+        try:
+            plan = search(saturated, on, place, seconds=20.0)
+        except Unsupported as error:  # what is pinned may not be possible
+            self.done.refused.append(str(error))
+            return
+        name, loops = place if isinstance(place, str) else "pinned", to_loops(plan)
+        if loop_ir.show(loops) in self.planned:
+            return
+        self.planned.add(loop_ir.show(loops))
         loop_ir.verify(loops)
         if loop_ir.parse(loop_ir.show(loops)) != loops:
             raise Mismatch("Loop IR", "its text reads back as another program")
-        self.same(f"Loop IR at place {place}", loop_ir.run(loops, self.inputs, float64=not self.special))
+        self.same(f"Loop IR at place {name}", loop_ir.run(loops, self.inputs, float64=not self.bits))
+        if plan.flops > SIMULATED:
+            return
         try:
             for run in kernels.runs(loops, self.inputs, on, self.rng, nvrtc):
                 self.done.rows += 1
                 for n, (got, want) in enumerate(zip(run.results, self.wide, strict=True)):
-                    self.compare(f"simulator at place {place} on {on.arch}: {run}", n, got, want, self.allowed[n])
+                    self.compare(f"simulator at place {name} on {on.arch}: {run}", n, got, want, self.allowed[n])
         except Unsupported as error:
             self.done.refused.append(str(error))
 
     def same(self, stage: str, found: Arrays) -> None:
-        """Special: the same bits.  Finite: the same numbers up to float64's rounding, as much as this program magnifies that."""
+        """Strict: the same bits.  Else the same numbers up to float64's rounding, as much as this program magnifies that."""
         for n, (got, want) in enumerate(zip(found, self.wide, strict=True)):
-            if self.special:
+            if self.bits:
                 self.report(stage, n, same_bits(got, want))
             else:
                 self.compare(stage, n, got, want, self.allowed[n].in_float64())

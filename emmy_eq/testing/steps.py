@@ -116,6 +116,10 @@ _SMOOTH_ALONG = """
     ({x} - {x}.amax({d}, keepdim=True)).exp().sum({d})
     {x}.clamp(-1.5, 1.5).prod({d})
     torch.logcumsumexp({x}, {d})
+    torch.log(torch.cumsum(torch.exp({x}.clamp(max=4)), {d}))
+    torch.cumsum({x} * {y}, {d})
+    torch.softmax({x}.flatten({d}), -1)
+    {x}.softmax({d}).amax({D})
     torch.cumprod({x}.clamp(-1.5, 1.5), {d})
     torch.cumsum({x}, {d})
     F.layer_norm({x}, {x}.shape[-1:])
@@ -236,6 +240,19 @@ _EXACT_ALONG = """
     {x}.scatter_reduce({d}, torch.zeros_like({x}, dtype=torch.int64), {x}, 'amax')
     {x}.tile(2)
     {x}.swapaxes({d}, -1)
+    {x}.roll(({i}, 1), ({d}, -1))
+    {x}.unfold({d}, min(3, {n}), 2)
+    {x}.narrow({d}, {k} // 2, {n} - {k}).sum({d})
+    {x}.unsqueeze({d}).expand(*{x}.shape[:{d}], 3, *{x}.shape[{d}:]).sum(({d}, -1))
+    {x}.flip({d}).cumsum({d}).flip({d})
+    torch.diag_embed({x}, 1)
+    {x}.as_strided((3, 2, 2), (1, 1, 0), 1) if {x}.numel() > 4 else {x} + 2
+    {x}.movedim({d}, 0).reshape({n}, -1).sum(1)
+    {x}.cummax({d})[0]
+    {x}.amax({D}) - {x}.amin({D})
+    {x}.index_select({d}, {s}).sum({d})
+    {x}.select_scatter({x}.select({d}, 0) * 2, {d}, {k})
+    {x}.slice_scatter({x}.narrow({d}, {k}, 1) + 1, {d}, {k}, {k} + 1)
     {x}.as_strided((2, 1), (1, 1)) if {x}.numel() > 2 else {x} + 2
     F.interpolate({x}.reshape(1, 1, -1) * 1.0, scale_factor=2)
     torch.where({x} == {x}.amax({d}, keepdim=True), {x}, {i})
@@ -246,6 +263,11 @@ _EXACT_MATRIX = """
     {x}.triu(1)
     {x}.mT
     {x}.diagonal(0, 0, 1)
+    {x}.diagonal(1, -1, 0)
+    {x}.diagonal(0, -2, -1).sum(-1)
+    torch.rot90({x}, 1, (0, 1))
+    {x}.sum((0, -1), keepdim={b})
+    torch.block_diag({x}, {x}) if {x}.dim() == 2 else {x} * 2
     {x} + torch.eye({x}.shape[-2], {x}.shape[-1])
     {x}.transpose(-1, -2).reshape({x}.shape)
     {x}.sum((0, 1))
@@ -301,10 +323,11 @@ _PAIRS = """
 _INT = """
     torch.div({x}, {i} + 4, rounding_mode='floor')
     torch.div({x}, {i} + 4, rounding_mode='trunc')
-    {x} // ({y} * 2 + 1)
+    {x}.clamp(-99, 99) // ({y} * 2 + 1)
     {x} % 3
     torch.fmod({x}, -3)
-    torch.remainder({x}, {y} * 2 + 1)
+    torch.remainder({x}.clamp(-99, 99), {y} * 2 + 1)
+    {x}.prod()
     {x} & {y}
     {x} | {y}
     {x} ^ {i}

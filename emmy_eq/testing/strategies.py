@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import hypothesis.strategies as st
 
 from emmy_eq.ops import DTYPES
-from emmy_eq.testing.draft import Draft
-from emmy_eq.testing.shaped import shaped
+from emmy_eq.testing.draft import Draft, Sort
+from emmy_eq.testing.shaped import products, shaped
 from emmy_eq.testing.sources import Source, tensor
 from emmy_eq.testing.steps import rows
 
@@ -23,9 +24,19 @@ if TYPE_CHECKING:
 SMALL = (1, 2, 3, 4, 5, 6, 7, 8, 9)
 ODD = (1, 2, 3, 4, 5, 7, 8, 12, 13, 16, 17, 31, 32, 33, 65, 130)
 EMPTY = (0, 1, 2, 3, 5)
+LONG = (1, 2, 3, 257, 500, 1000, 1025)
+TILES = (8, 16, 17, 24, 32, 40, 64, 72, 128)
 
-# What the first inputs are made of, most common first.
-MIXES = (("f32",), ("f32", "f32", "i64", "bool"), ("bf16", "f32"), ("f16",), ("f32", "f16", "bf16"), ("i32", "i64", "bool", "u8"), ("f64",))
+MIXES = (
+    ("f32",), ("f32", "f32", "i64", "bool"), ("bf16", "f32"), ("f16",), ("f32", "f16", "bf16"), ("i32", "i64", "bool", "u8"), ("f64",),
+    ("i8", "i16", "i32", "f16"),
+)  # fmt: skip
+SORTS = (
+    *(Sort(mix, extents) for mix in MIXES for extents in (SMALL, SMALL, ODD, EMPTY)),
+    *(Sort(mix, LONG, elements=2500, steps=6) for mix in MIXES[:5]),
+    # what tensor cores and pipelines of tiles are for
+    *(Sort((dtype,), TILES, elements=4500, steps=4, products=5) for dtype in ("bf16", "f16", "f32", "bf16", "f16", "f32")),
+)
 
 
 @st.composite
@@ -49,8 +60,8 @@ def values(draw: st.DrawFn, shape: tuple[int, ...] | None = None, dtype: str | N
 
 
 @st.composite
-def programs(draw: st.DrawFn, steps: int = 10, special: bool = False) -> Source:
-    """A tensor program of up to ``steps`` values beyond its inputs, one to three results.
+def programs(draw: st.DrawFn, steps: int = 10, special: bool = False, sorts: Sequence[Sort] = SORTS) -> Source:
+    """A tensor program of one of the ``sorts``, of up to ``steps`` values beyond its inputs, one to three results.
 
     Without ``special`` every value is finite and moderate, and jumps (comparisons, rounding, positions of the best) are taken of exact
     values alone, so that rounding cannot change a result by much.
@@ -59,11 +70,9 @@ def programs(draw: st.DrawFn, steps: int = 10, special: bool = False) -> Source:
     def integer(low: int, high: int) -> int:
         return draw(st.integers(low, high))
 
-    mix = draw(st.sampled_from(MIXES))
-    extents = draw(st.sampled_from((SMALL, SMALL, ODD, EMPTY)))
-    draft = Draft(integer, special, mix, extents)
+    draft = Draft(integer, special, draw(st.sampled_from(sorts)))
     draft.new_input()
-    for _ in range(steps):
+    for _ in range(min(steps, draft.sort.steps)):
         if not draw(_step(draft)):
             break
     if not draft.body:
@@ -75,7 +84,9 @@ def programs(draw: st.DrawFn, steps: int = 10, special: bool = False) -> Source:
 def _step(draw: st.DrawFn, draft: Draft) -> bool:
     """One more value; False at the end.  A strategy of its own, so that hypothesis can leave a step out as a whole."""
     kind = draw(st.integers(0, 11))
-    if kind > 9:
+    if kind > 11 - draft.sort.products:
+        draft.shaped(*draft.choose(tuple(products().values())))
+    elif kind > 10 - draft.sort.products:
         draft.shaped(*draft.choose(tuple(shaped().values())))
     elif kind:
         draft.row(draft.choose(draft.possible(rows())))

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from emmy_eq import ops
-from emmy_eq.rule import Rule
+from emmy_eq.rule import Rounding, Rule
 from emmy_eq.verify import field, solver
 from emmy_eq.verify.draws import Abstains, draws
 from emmy_eq.verify.recorded import Call, Recording, record
@@ -37,7 +37,7 @@ def is_true(mutant: Rule, origin: Rule) -> bool:
 
 def is_same(mutant: Rule, origin: Rule) -> bool:
     """Whether the normal forms alone prove it."""
-    return _implied(record(mutant), record(origin))
+    return _implied(record(mutant), record(origin), mutant.rounding is not Rounding.EXACT)
 
 
 def _is_identity(mutant: Rule) -> bool:
@@ -49,8 +49,9 @@ def _is_identity(mutant: Rule) -> bool:
     return len(held) == PROOF_DRAWS and all(field.refutes(mutant, draw) is None for draw in held)
 
 
-def _implied(changed: Recording, old: Recording) -> bool:
-    plain = Normal()
+def _implied(changed: Recording, old: Recording, inhabited: bool) -> bool:
+    """``inhabited``: neither rule is for axes without elements, as only exact ones are."""
+    plain = Normal(inhabited=inhabited)
     lhs, rhs = plain.of(changed.lhs), plain.of(changed.rhs)
     if lhs == rhs:
         return True
@@ -62,9 +63,10 @@ def _implied(changed: Recording, old: Recording) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Normal:
-    """Normal forms where the axis set ``empty`` (a tree) has no axes."""
+    """Normal forms where the axis set ``empty`` (a tree) has no axes; ``inhabited``: all axes have elements."""
 
     empty: Any = None
+    inhabited: bool = False
 
     def proves(self, recording: Recording) -> bool:
         return bool(self.of(recording.lhs) == self.of(recording.rhs))
@@ -78,7 +80,7 @@ class Normal:
             return self.of(tree.args[0])
         args = tuple(self.of(a) for a in tree.args)
         if tree.method == "_op":
-            return _op(args[1], [args[0], *args[2:]])
+            return self._op(args[1], [args[0], *args[2:]])
         if tree.method == "_reduce":
             return _reduction(*args)
         if tree.method == "like":
@@ -97,6 +99,18 @@ class Normal:
         """Where k - f is empty, k & f is k."""
         empty = self.empty
         return tree.method == "__and__" and isinstance(empty, Call) and empty.method == "__sub__" and tree.args == empty.args
+
+    def _magnitude(self, tree: Any) -> bool:
+        """Whether it is NaN or not below 0.0: |x|, and the greatest of some."""
+        if not isinstance(tree, Call):
+            return False
+        greatest = self.inhabited and tree.method == "_reduce" and tree.args[1] == "max"
+        return (tree.method == "_op" and tree.args[1] == "abs") or (greatest and self._magnitude(tree.args[0]))
+
+    def _op(self, name: str, args: list[Any]) -> Any:
+        if name == "maximum" and args[1] == Call("like", ("", 0.0)) and self._magnitude(args[0]):
+            return args[0]
+        return _op(name, args)
 
 
 def _reduction(v: Any, monoid: Any, k: Any) -> Any:

@@ -7,7 +7,7 @@ a block without any key to rescale by is dropped by the kernels, so that all her
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 
@@ -28,10 +28,35 @@ DRAWS = 20
 @cache
 def laws(twist: str) -> tuple[Rule, ...]:
     """The laws of that row."""
-    row = ops.twists()[twist]
+    return laws_of_row(ops.twists()[twist])
+
+
+def laws_of_row(row: ops.Twist) -> tuple[Rule, ...]:
     if row.affine:
         return (_composed(row),)
     return (_adjusted(row),) if row.adjust is not None else (_rescaled(row), _nothing(row))
+
+
+def mutants(row: ops.Twist) -> Mapping[str, ops.Twist]:
+    """``row`` wrong in one place, by what is wrong; a law must refute each."""
+    if row.affine:
+        return {f"elements joined by {key}": replace(row, key=key) for key in ("sum", "max")}
+    old, adjust = row.rescale, row.adjust
+    if adjust is None:
+        return {
+            "no rescale": replace(row, rescale=lambda m, n: m.like(1.0)),
+            "the operands of the rescale swapped": replace(row, rescale=lambda m, n: old(n, m)),
+            "the rescale twice": replace(row, rescale=lambda m, n: old(m, n) * old(m, n)),
+            "another key of no elements": replace(row, magnitudes=not row.magnitudes),
+            "weights about no key": replace(row, weight=lambda s, m: row.weight(s, m.like(1.0))),
+        }
+    return {
+        "no adjustment": replace(row, adjust=lambda total, m, n, count: total),
+        "an adjustment without the count": replace(row, adjust=lambda total, m, n, count: adjust(total, m, n, count.like(1.0))),
+        "the adjustment about no centre": replace(row, adjust=lambda total, m, n, count: adjust(total, m, n.like(0.0), count)),
+        "the adjustment subtracted": replace(row, adjust=lambda total, m, n, count: total - (adjust(total, m, n, count) - total)),
+        "the key for the centre": replace(row, centre=lambda key, count: key),
+    }
 
 
 def laws_of(tested: Rule) -> Iterator[Rule]:
