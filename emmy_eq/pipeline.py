@@ -108,7 +108,7 @@ class Compiled:
 
     @stage
     def plan(self) -> Plan:
-        from emmy_eq.codegen.tune import stored_times
+        from emmy_eq.codegen.stored import stored_times
         from emmy_eq.extract.plan import search
 
         options = self.options
@@ -124,7 +124,7 @@ class Compiled:
     def tile_ir(self) -> tuple[Tile, ...]:
         from emmy_eq.codegen import schedule, tile_ir
         from emmy_eq.codegen.families import schedules
-        from emmy_eq.codegen.tune import stored_row
+        from emmy_eq.codegen.stored import stored_row
 
         stated = {name: schedule.parse(row) for name, row in self._rows().items()}
         rows = ((k, stated.get(k.name) or stored_row(k, self.target) or schedules(k, self.target)[0]) for k in self.distinct)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from emmy_eq import loop_ir
-from emmy_eq.codegen.tune import Tuner, Tuning, report, stored_times
+from emmy_eq.codegen.stored import stored_times
+from emmy_eq.codegen.tune import Tuner, Tuning, report
 from emmy_eq.codegen.tune.session import GPU
 from emmy_eq.execute import require_cuda
 from emmy_eq.extract.front import front

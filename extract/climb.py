@@ -55,6 +55,7 @@ class Search:
             self.roots.setdefault((cls, _mask(result.axes)), []).append(result)
         self.goals: Sequence[Job] = tuple(self.roots)  # what is computed now, from
         self.leaves = frozenset[int]()  # stored values that others compute
+        self.found = False  # a plan for the goals
         self.universe = frozenset({*self.graph.cuts, *sat.roots, *self.needed, *(s.cls for s in sat.seams)} | _stored(self.graph))
         self.names = _unique_names(self.graph, self.universe)
         self.orders = self.memory_orders()
@@ -145,7 +146,8 @@ class Search:
     def merged(self, kernels: Sequence[Planned]) -> list[Planned]:
         """``kernels`` with those merged that are faster so; what a pin says is stored is read from memory."""
         pinned = frozenset(self.names[c] for c in self.needed)
-        return merge(kernels, self.kernel_of, self.together, self.sat.axes, frozenset(r.name for r in self.sat.results), pinned)
+        results = frozenset(r.name for r in self.sat.results)
+        return merge(kernels, self.kernel_of, self.together, self.sat.axes, results, pinned, self.expired)
 
     def together(self, outputs: Sequence[Output], read: Set[str]) -> Sequence[Output] | None:
         """``outputs``, of which some were made of others read from memory, as one body that shares a pass over what is in ``read``;
@@ -172,14 +174,18 @@ class Search:
 
     def part(self, goals: Sequence[Job], leaves: frozenset[int]) -> list[Planned] | None:
         """The kernels of the best plan found that computes ``goals`` from ``leaves``."""
-        self.goals, self.leaves = goals, leaves
+        self.goals, self.leaves, self.found = goals, leaves, False
         found = self.climb()
         merged = self.merged(found) if found is not None else None
         self.goals, self.leaves = tuple(self.roots), frozenset()
         return merged
 
+    def expired(self) -> bool:
+        return time.perf_counter() > self.deadline
+
     def evaluate(self, stop: frozenset[int]) -> list[Planned] | None:
-        """The plan that stores the classes of ``stop`` where they are met, in launch order; None where none exists."""
+        """The plan that stores the classes of ``stop`` where they are met, in launch order; None where none exists, or where
+        time is up and another plan was found."""
         while True:
             needed = frozenset(self.needed)
             made = self.jobs(stop | needed | self.leaves)
@@ -195,6 +201,7 @@ class Search:
             stop -= {max(spare, key=lambda c: (itemsize(self.sat.dtype[c]), c))}
         if made is None:
             return None
+        self.found = True
         self.note(made, stop)
         return self.launch_order(made)
 
@@ -205,6 +212,8 @@ class Search:
         for job in todo:
             if job in made:
                 continue
+            if self.found and self.expired():
+                return None
             kernel = self.kernel(job, stop)
             if kernel is None:
                 return None
@@ -293,7 +302,7 @@ class Search:
         best = self.evaluate(stop)
         idle, n = 0, 0
         moves = [("toggle", c) for c in free] + [("slide", c) for c in free]
-        while idle < len(moves) and time.perf_counter() < self.deadline:
+        while idle < len(moves) and not self.expired():
             tried = self.moved(stop, free, *moves[n % len(moves)])
             n, idle = n + 1, idle + 1
             plan = self.evaluate(tried) if tried is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import reduce
-from itertools import combinations
+from heapq import heappop, heappush
 from operator import or_
 
 from emmy_eq import index as ix
@@ -28,27 +28,38 @@ class Planned:
     cost: Cost
 
 
+MANY = 8  # kernels alike: so many are not merged pair by pair
+NEAR = 16  # partners in launch order that a kernel is tried with: programs of hundreds of kernels have too many pairs
 Make = Callable[[Sequence[Output]], Planned]  # a kernel with its cost; raises `Unrealisable`
 Together = Callable[[Sequence[Output], Set[str]], Sequence[Output] | None]  # other terms for outputs, from the buffers named
 
 
 def merge(
-    kernels: Sequence[Planned], make: Make, together: Together, axes: AxisTable, results: frozenset[str], pinned: frozenset[str]
+    kernels: Sequence[Planned],
+    make: Make,
+    together: Together,
+    axes: AxisTable,
+    results: frozenset[str],
+    pinned: frozenset[str],
+    expired: Callable[[], bool],
 ) -> list[Planned]:
     """``kernels`` (in launch order), where the pair that saves most modelled time is merged as long as one saves any.
 
-    Buffers in ``results`` are stored in any case; those in ``pinned`` go through memory to all their readers.
+    Buffers in ``results`` are stored in any case; those in ``pinned`` go through memory to all their readers.  What is merged
+    when ``expired`` says so is returned.
     """
-    current = list(kernels)
+    current = _at_once(kernels, make, axes)
     tried: dict[tuple[int, int], Planned | None] = {}
-    seen = list(kernels)  # keeps every kernel alive, so that its id is its own
+    seen = list(current)  # keeps every kernel alive, so that its id is its own
     while True:
         best: tuple[float, Planned, Planned, Planned] | None = None
-        for a, b in combinations(current, 2):
-            if _between(a, b, current) or _reads(b) & _writes(a) & pinned:
+        for a, b in _pairs(current):
+            if _reads(b) & _writes(a) & pinned:
                 continue
             key = (id(a), id(b))
             if key not in tried:
+                if expired():
+                    return current
                 others = [k for k in current if k is not a and k is not b]
                 tried[key] = _merged(a, b, make, together, axes, results.union(*map(_reads, others)))
             merged = tried[key]
@@ -60,6 +71,41 @@ def merge(
         _, first, second, merged = best
         seen.append(merged)
         current = _in_order([merged, *(k for k in current if k is not first and k is not second)])
+
+
+def _at_once(kernels: Sequence[Planned], make: Make, axes: AxisTable) -> list[Planned]:
+    """``kernels``, those that read the same data and are `MANY` merged in one step: none of them needs another."""
+    alike: dict[frozenset[str], list[Planned]] = {}
+    for k in kernels:
+        alike.setdefault(frozenset(_reads(k)), []).append(k)
+    current = list(kernels)
+    for group in alike.values():
+        first = group[0].outputs
+        renamed = [_renamed(first, k.outputs, axes) for k in group[1:]] if len(group) >= MANY else [None]
+        outputs = [*first, *(o for r in renamed if r is not None for o in r)]
+        merged = next(_possible([outputs], make), None) if None not in renamed else None
+        if merged is not None and merged.cost.seconds < sum(k.cost.seconds for k in group):
+            current = _in_order([merged, *(k for k in current if all(k is not x for x in group))])
+    return current
+
+
+def _pairs(kernels: Sequence[Planned]) -> Iterator[tuple[Planned, Planned]]:
+    """In launch order, kernels that read the same data or of which the second reads what the first makes, and nothing that
+    a third makes of it; each with the `NEAR` next ones."""
+    reads = [_reads(k) for k in kernels]
+    maker = {buffer: n for n, k in enumerate(kernels) for buffer in _writes(k)}
+    readers: dict[str, list[int]] = {}
+    needs: list[int] = []  # the kernels that each needs through any number of others, as bits
+    for n, found in enumerate(reads):
+        makers = [maker[buffer] for buffer in found if buffer in maker]
+        needs.append(reduce(or_, (needs[m] | 1 << m for m in makers), 0))
+        for buffer in found:
+            readers.setdefault(buffer, []).append(n)
+    for n, k in enumerate(kernels):
+        partners = {m for buffer in reads[n] | _writes(k) for m in readers.get(buffer, ()) if m > n}
+        for m in sorted(partners)[:NEAR]:
+            if not any(needs[maker[buffer]] >> n & 1 for buffer in reads[m] if buffer in maker):
+                yield k, kernels[m]
 
 
 def _merged(a: Planned, b: Planned, make: Make, together: Together, axes: AxisTable, wanted: frozenset[str]) -> Planned | None:
@@ -112,24 +158,23 @@ def _writes(k: Planned) -> set[str]:
     return {o.buffer for o in k.outputs}
 
 
-def _between(a: Planned, b: Planned, kernels: Sequence[Planned]) -> bool:
-    """Whether ``b`` needs, through a third kernel, what ``a`` makes."""
-    tainted = _writes(a)
-    for k in kernels[kernels.index(a) + 1 : kernels.index(b)]:
-        if _reads(k) & tainted:
-            tainted |= _writes(k)
-    return bool(_reads(b) & (tainted - _writes(a)))
-
-
 def _in_order(kernels: Sequence[Planned]) -> list[Planned]:
     """Producers first, otherwise as given."""
+    maker = {buffer: n for n, k in enumerate(kernels) for buffer in _writes(k)}
+    waits = [{maker[buffer] for buffer in _reads(k) if buffer in maker} for k in kernels]
+    users: dict[int, list[int]] = {}
+    for n, found in enumerate(waits):
+        for m in found:
+            users.setdefault(m, []).append(n)
+    ready = [n for n, found in enumerate(waits) if not found]  # ascending, so a heap
     out: list[Planned] = []
-    left = list(kernels)
-    while left:
-        waiting = set().union(*map(_writes, left))
-        k = next(k for k in left if not _reads(k) & waiting)
-        left.remove(k)
-        out.append(k)
+    while ready:
+        n = heappop(ready)
+        out.append(kernels[n])
+        for user in users.get(n, ()):
+            waits[user].discard(n)
+            if not waits[user]:
+                heappush(ready, user)
     return out
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-import networkx as nx
-
 from emmy_eq.extract.climb import Job, Met, Search
 from emmy_eq.extract.merge import Planned
 from emmy_eq.extract.twins import Twin, ranks, transferred, twin
@@ -20,6 +18,10 @@ FEWEST = 3  # waists; a program with fewer is planned as a whole
 
 def waists(finder: Search) -> tuple[int, ...]:
     """The waists, lowest first; none where a program is shallow."""
+    if len(finder.graph.cuts) < FEWEST:
+        return ()
+    import networkx as nx  # imported here: it takes longer than all else in a small compile
+
     above = nx.DiGraph()
     queue = list(dict.fromkeys(c for c, _ in finder.roots))
     above.add_edges_from((-1, c) for c in queue)

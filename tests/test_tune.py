@@ -14,7 +14,8 @@ import pytest
 from emmy_eq import loop_ir
 from emmy_eq.codegen.families import schedules
 from emmy_eq.codegen.schedule import parse
-from emmy_eq.codegen.tune import Tuning, stored_row, tune
+from emmy_eq.codegen.stored import stored_row
+from emmy_eq.codegen.tune import Tuning, tune
 from emmy_eq.codegen.tune.candidates import legal, neighbours
 from emmy_eq.errors import EmmyError, InvalidInput
 from emmy_eq.extract.store import Store, best_row

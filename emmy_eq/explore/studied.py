@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from emmy_eq.codegen.tune import stored_times
+from emmy_eq.codegen.stored import stored_times
 from emmy_eq.extract.front import Candidate, front
 from emmy_eq.pipeline import Compiled
 
