@@ -29,6 +29,7 @@ shared memory; ``2:async`` to ``4:async`` by cp.async into so many buffers, wher
 ``RASTER`` is the order in which blocks start.  ``row``: the last axis of the outer loops fastest.  ``g8``: 8 blocks along the
 second last axis with more than one block, then one along the last, so that blocks that run together share operands in L2.
 ``late``: the first axis fastest and all from their ends: under a causal mask the blocks with most keys start first.
+``late8``: so for 8 positions of the other axes at a time, whose keys then stay in L2.
 
 Threads: the ``w`` parts are the slowest digits of the thread number, then the TILE axes in the order written, then the
 REDUCE axes, whose ``t`` parts always end at the fastest digit.  Where TILE alone fills WORK, a REDUCE ``t`` part
@@ -103,8 +104,8 @@ class Schedule:
 
     @property
     def atoms(self) -> dict[str, str]:
-        """The axes that mma.sync's m, n and k are; empty where tensor cores are not used."""
-        return {s.atom[0]: name for name, s in (*self.tile, *self.reduce) if s.atom}
+        """The axes that tensor cores have, each with its atom; empty where they are not used."""
+        return {name: s.atom for name, s in (*self.tile, *self.reduce) if s.atom}
 
     def split(self, axis: str) -> Split:
         """The split of ``axis``; one that is not named is one element a block (TILE), or one a step (REDUCE)."""
@@ -206,8 +207,8 @@ def check(row: Schedule) -> None:
     for name, split in row.tile:
         if split.blocks != 1 or split.steps < 1:
             raise InvalidInput(f"split {name}:{split}", "a TILE axis has as many blocks as it needs, and a number of steps: s2, s4, ...")
-    if not re.fullmatch(r"row|late|g[1-9]\d*", row.raster):
-        raise InvalidInput(f"RASTER={row.raster}", "it is row, late, or gN such as g8")
+    if not re.fullmatch(r"row|late([1-9]\d*)?|g[1-9]\d*", row.raster):
+        raise InvalidInput(f"RASTER={row.raster}", "it is row, late, lateN or gN, such as late8 and g8")
     digits = 1
     for _, split in row.tile:
         digits *= split.threads
@@ -222,9 +223,9 @@ def check(row: Schedule) -> None:
 
 def _check_atoms(row: Schedule, warps: int) -> None:
     """The lanes of every warp belong to the tensor core's step."""
-    for key, axes, legal in (("TILE", row.tile, "mn"), ("REDUCE", row.reduce, "k")):
-        if sorted(s.atom[0] for _, s in axes if s.atom) != sorted(legal):
-            why = "m16 and n8 stand in TILE, one of k16, k8, k8x3 in REDUCE, each once"
+    for key, axes, legal in (("TILE", row.tile, ("mn",)), ("REDUCE", row.reduce, ("k", "kk"))):
+        if "".join(sorted(s.atom[0] for _, s in axes if s.atom)) not in legal:
+            why = "m16 and n8 stand in TILE, each once, and one of k16, k8, k8x3 in REDUCE, for a fold and perhaps for one inside it"
             raise InvalidInput(f"{key}={','.join(f'{a}:{s}' for a, s in axes)}", why)
         for name, s in axes:
             if s.threads > 1 and (not s.slow or key == "REDUCE"):

@@ -166,6 +166,9 @@ def is_product(name: str, known: Mapping[str, Value]) -> bool:
     return isinstance(s, Let) and s.op == "mul" and s.dtype in ("f32", "f64")
 
 
+HALVES = frozenset({"f16", "bf16"})  # the operands of 16 bits that tensor cores take
+
+
 def halves(name: str, known: Mapping[str, Value]) -> tuple[str, str] | None:
     """The 16-bit factors of an f32 product of two of one type, each cast exactly to f32: what a tensor core multiplies."""
     if not is_product(name, known) or known[name].dtype != "f32":
@@ -174,8 +177,8 @@ def halves(name: str, known: Mapping[str, Value]) -> tuple[str, str] | None:
     if not all(isinstance(s, Let) and s.op == "cast" for s in casts):
         return None
     left, right = (known[a].args[0] for a in known[name].args)
-    types = {known[left].dtype, known[right].dtype}
-    return (left, right) if types in ({"f16"}, {"bf16"}) else None
+    dtype = known[left].dtype
+    return (left, right) if dtype in HALVES and known[right].dtype == dtype else None
 
 
 def factors(name: str, known: Mapping[str, Value]) -> tuple[str, str] | None:

@@ -152,11 +152,14 @@ def running(name: str, s: NamedArray, v: NamedArray, over: Extents) -> NamedArra
 
 
 def twist(name: str, s: NamedArray, v: NamedArray, over: Extents, dtype: str) -> NamedArray:
-    """sum of weight(s, M) * v, with M the centre of s's key reduction; ``dtype`` is that of ``s`` and ``v``."""
-    row = twists()[name]
-    count = NamedArray((), np.asarray(math.prod(over.values()), s.array.dtype))
-    centre = row.centre(reduce(row.key, s, over, dtype), count)
-    return reduce("sum", row.weight(s, centre) * v, over, dtype)
+    """sum of weight(s, M) * v, with M the centre of s's key reduction; ``dtype`` is that of ``s``.  Where ``v`` is narrower, the
+    weight is rounded as ``v`` is, and the product of the two is exact."""
+    row, wide, narrow = twists()[name], s.array.dtype, v.array.dtype
+    count = NamedArray((), np.asarray(math.prod(over.values()), wide))
+    weight = row.weight(s, row.centre(reduce(row.key, s, over, dtype), count))
+    if narrow != wide:
+        weight, v = NamedArray(weight.axes, weight.array.astype(narrow).astype(wide)), NamedArray(v.axes, v.array.astype(wide))
+    return reduce("sum", weight * v, over, dtype)
 
 
 def position(x: Idx, axes: Extents, indices: Sequence[NamedArray] = ()) -> NamedArray:

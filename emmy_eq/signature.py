@@ -51,7 +51,7 @@ def _constructors() -> Iterator[tuple[str, str, str, str]]:
     yield "Argreduce", "String Val i64", "(& f1 (not-i64 c2))", str(code("i64"))
     yield "Scan", "String Val i64", "(| f1 c2)", "d1"
     yield "Running", "String Val Val i64", "(| (| f1 f2) c3)", "d2"
-    yield "Twist", "String Val Val i64", "(& (| f1 f2) (not-i64 c3))", "d2"
+    yield "Twist", "String Val Val i64", "(& (| f1 f2) (not-i64 c3))", "d1"
     for n in range(MAX_GATHERS + 1):
         free = _union(["c3", *(f"f{4 + k}" for k in range(n))])
         yield f"Load{n}", "String String i64 i64" + " Val" * n, free, "c2"

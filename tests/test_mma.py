@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -70,6 +71,32 @@ def test_operand_orders(dtype: str, left: str, right: str) -> None:
 def test_agrees_with_float64(text: str, row: str) -> None:
     assert kernel_ir.Mma in used(lowered(text, row))
     check(text, row, roundings=roundings(text))
+
+
+TWISTED = "WORK=t64 TILE=i1:w2.m16,i2:r{columns}.n8 REDUCE=i4:s.r{keys}.k16,i3:r{depth}.k16 STAGE="
+
+
+@pytest.mark.parametrize(
+    ("shape", "stage", "keys"),
+    [
+        ((2, 32, 64, 32), "2:async", 2),
+        ((1, 70, 100, 64, "bf16", True), "2:async", 2),
+        ((2, 5, 17, 40, "bf16"), "3:async", 1),
+        ((2, 5, 17, 40, "f16", True), "1:shared", 2),
+        ((4, 70, 33, 16, "f16", True, 2, True), "3:async", 1),
+        ((1, 1, 1, 16), "2:async", 1),
+        ((1, 40, 70, 80, "bf16", False, 1, True), "2:shared", 4),
+        ((2, 33, 48, 24, "f16"), "4:async", 1),
+        ((1, 20, 40, 128, "f16", True), "2:async", 2),
+    ],
+)
+def test_both_products_of_attention(shape: tuple[Any, ...], stage: str, keys: int) -> None:
+    text, dim = kernels.attention_halves(*shape), shape[3]
+    row = TWISTED.format(columns=-(-dim // 8), depth=-(-dim // 16), keys=keys) + stage
+    made = lowered(text, row)
+    products = [s for s in walk.statements(made.body) if isinstance(s, kernel_ir.Mma)]
+    assert len(products) == 2 * keys * -(-dim // 16) + keys * -(-dim // 8)
+    check(text, row, roundings=3)  # of the weights, in sum and product, and of the result
 
 
 EVERY = [

@@ -453,6 +453,45 @@ kernel attention(q: f32[{heads},{queries},{dim}], k: {stored}, v: {stored}) -> o
 """
 
 
+def attention_halves(
+    heads: int, queries: int, keys: int, dim: int, dtype: str = "f16", causal: bool = False, groups: int = 1, safe: bool = False
+) -> str:
+    """softmax(q @ k.T / 8) @ v of 16-bit values in one pass over the keys; weights are rounded as v is.  ``safe``: a masked row gives 0."""
+    mask = """
+      v20 = iota i1
+      v21 = iota i4
+      v22 = ge v20, v21
+      v23 = lit f32 -inf
+      v6 = where v22, v5, v23""" if causal else ""  # fmt: skip
+    guard = """
+    v24 = lit f32 -inf
+    v25 = eq v8, v24
+    v26 = lit f32 0.0
+    v12 = where v25, v26, v11""" if safe else ""  # fmt: skip
+    head = f"i0//{groups}" if groups > 1 else "i0"
+    stored = f"{dtype}[{heads // groups},{keys},{dim}]"
+    return f"""
+kernel attention_halves(q: {dtype}[{heads},{queries},{dim}], k: {stored}, v: {stored}) -> out: {dtype}[{heads},{queries},{dim}]:
+  loop i0 < {heads}, i1 < {queries}, i2 < {dim}:
+    v0 = lit f32 0.125
+    v1 = lit f32 1.0
+    fold i4 < {keys}:
+      fold i3 < {dim}:
+        v2 = load q[i0, i1, i3]
+        v14 = cast f32 v2
+        v3 = load k[{head}, i4, i3]
+        v15 = cast f32 v3
+        v17 = mul v15, v14
+        carry v4 = sum(v17)
+      v5 = mul v4, v0{mask}
+      v7 = load v[{head}, i4, i2]
+      carry v8, v9, v10 = twist softmax({"v6" if causal else "v5"}, v1, v7)
+    v11 = div v10, v9{guard}
+    v13 = cast {dtype} {"v12" if safe else "v11"}
+    store out[i0, i1, i2] = v13
+"""
+
+
 def transpose(rows: int, cols: int) -> str:
     return f"""
 kernel transpose(x: f32[{rows},{cols}]) -> out: f32[{cols},{rows}]:

@@ -90,6 +90,23 @@ _FUNCTIONS: dict[str, str] = {
   return r;
 }}
 """,
+    "emmy_exp2_approx": f"""
+{_DEVICE}float emmy_exp2_approx(float x) {{
+  float r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+  return r;
+}}
+""",
+    **{
+        f"emmy_pack_{dtype}": f"""
+{_DEVICE}int emmy_pack_{dtype}(float low, float high) {{
+  int r;
+  asm("cvt.rn.{dtype}x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
+  return r;
+}}
+"""
+        for dtype in ("f16", "bf16")
+    },
     "emmy_smem": f"""
 {_DEVICE}unsigned emmy_smem(const void* p) {{ return (unsigned)__cvta_generic_to_shared(p); }}
 """,

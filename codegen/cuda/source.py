@@ -316,6 +316,9 @@ _SPECIAL: Mapping[str, Callable[[list[str], str, str], str]] = {
     "cast": lambda x, source, to: cast(x[0], source, to),
     "bitcast": lambda x, source, to: _bitcast(x[0], source, to),
     "pack": lambda x, source, to: f"(int)((unsigned)(unsigned short){x[0]} | (unsigned){x[1]} << 16)",
+    "exp2_approx": lambda x, source, to: f"emmy_exp2_approx({x[0]})",
+    "pack_f16": lambda x, source, to: f"emmy_pack_f16({x[0]}, {x[1]})",
+    "pack_bf16": lambda x, source, to: f"emmy_pack_bf16({x[0]}, {x[1]})",
     "low": lambda x, source, to: f"({TYPES[to]}){x[0]}",
     "high": lambda x, source, to: f"({TYPES[to]})((unsigned){x[0]} >> 16)",
 }

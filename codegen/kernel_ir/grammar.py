@@ -95,7 +95,8 @@ class Shared:
 @dataclass(frozen=True, slots=True)
 class Let:
     """A new register (single assignment).  op: a row of `emmy_eq.ops`; ``cast``; ``mov``; ``index`` (arg-less; the value of
-    ``idx``, i32 or i64); ``bitcast`` (same size); ``pack`` (two 16-bit registers, low half first, into an i32); ``low`` and
+    ``idx``, i32 or i64); ``bitcast`` (same size); ``pack`` (two 16-bit registers, low half first, into an i32); ``pack_f16``
+    and ``pack_bf16`` (two f32 registers, rounded to that first); ``exp2_approx`` (2^x as the hardware has it, 2^-22 off); ``low`` and
     ``high`` (a half of an i32 as a 16-bit float).  Products never contract by themselves (CUDA is compiled
     with ``--fmad=false``): an fma is the op ``fma``, so that simulator and GPU round alike."""
 

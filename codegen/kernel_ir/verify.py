@@ -317,6 +317,9 @@ _SPECIAL: dict[str, Callable[[list[str], str], bool]] = {
     "cast": lambda given, dtype: len(given) == 1,
     "bitcast": lambda given, dtype: len(given) == 1 and "bool" not in (given[0], dtype) and itemsize(given[0]) == itemsize(dtype),
     "pack": lambda given, dtype: len(given) == 2 and given[0] == given[1] and given[0] in _HALVES and dtype == "i32",
+    "exp2_approx": lambda given, dtype: given == ["f32"] and dtype == "f32",
+    "pack_f16": lambda given, dtype: given == ["f32", "f32"] and dtype == "i32",
+    "pack_bf16": lambda given, dtype: given == ["f32", "f32"] and dtype == "i32",
     "low": lambda given, dtype: given == ["i32"] and dtype in _HALVES,
     "high": lambda given, dtype: given == ["i32"] and dtype in _HALVES,
 }

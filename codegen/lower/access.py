@@ -42,8 +42,12 @@ def overruns(b: Builder, m: AxisMap, e: int) -> bool:
 
 
 def inside(b: Builder, m: AxisMap, e: int) -> Predicate:
-    """The bounds check of register ``e``; () where none is needed."""
-    return (Cmp(b.simplify(m.coordinate(e)), "<", ix.const(m.extent)),) if overruns(b, m, e) else ()
+    """The bounds check of register ``e``; () where none is needed.  Whole tiles lie inside or outside, with all their registers."""
+    if not overruns(b, m, e):
+        return ()
+    base = b.simplify(m.base)
+    whole = m.extent % m.tile == 0 and aligned(base, m.tile)
+    return (Cmp(base if whole else b.simplify(m.coordinate(e)), "<", ix.const(m.extent)),)
 
 
 def groups(b: Builder, address: Address, scope: Scope, axes: tuple[str, ...], dtype: str, bounded: bool = True) -> Iterator[Group]:

@@ -21,10 +21,10 @@ from emmy_eq.codegen.lower.matrix import Product
 from emmy_eq.codegen.lower.pipeline import Pipeline
 from emmy_eq.codegen.lower.stage import SharedTile
 from emmy_eq.codegen.lower.states import Parts, Reduction, State, Twisted
-from emmy_eq.codegen.tile_ir import Fold, Value, is_product
+from emmy_eq.codegen.tile_ir import Fold, Value, is_product, walk
 from emmy_eq.errors import Unsupported
 from emmy_eq.index import Idx, var
-from emmy_eq.loop_ir import Carry, Load
+from emmy_eq.loop_ir import Carry, Let, Load
 from emmy_eq.ops import monoids, twists
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ FULL_UNROLL = 16  # elements of the folded axes that are unrolled fully
 @dataclass(frozen=True, slots=True)
 class Plan:
     """``inner``: per carry, which components are inner parts; ``operands``: names of the values to stage for them;
-    ``matrix``: the products for tensor cores, by their carry's result."""
+    ``matrix``: the products for tensor cores, by the result that they add to."""
 
     inner: tuple[tuple[bool, ...], ...]
     operands: tuple[str, ...]
@@ -48,7 +48,9 @@ def plan(e: Engine, f: Fold, placed: list[Placed]) -> Plan:
     threads = 0
     for p in placed:
         threads |= p.map.bits
-    inner, operands, products = [], [], {}
+    inner: list[tuple[bool, ...]] = []
+    operands: list[str] = []
+    products: dict[str, Product] = {}
     for c in f.carries:
         over = [bool(threads & bits(e.home, e.known[r].axes)) for r in c.results]
         shared = [x for r in c.results for x in operands_of(e, c, r, folded)]
@@ -59,11 +61,12 @@ def plan(e: Engine, f: Fold, placed: list[Placed]) -> Plan:
         if c.kind == "twist" and over[0]:
             raise Unsupported(c.name, "over threads that its key's axes use: only a sum under the key can be shared so")
         inner.append(tuple(over))
-        if over[0] and (found := matrix.product(e, c, folded)) is not None:
-            products[c.results[0]] = found
-            operands += [found.left, found.right]
-            continue
-        operands += [x for r, o in zip(c.results, over, strict=True) if o for x in operands_of(e, c, r, folded)]
+        for n, r in enumerate(c.results):
+            if over[n] and (found := matrix.product(e, c, n, folded)) is not None:
+                products[r] = found
+                operands += found.staged
+            elif over[n]:
+                operands += operands_of(e, c, r, folded)
     return Plan(tuple(inner), tuple(dict.fromkeys(operands)), products)
 
 
@@ -83,6 +86,15 @@ def _shared(e: Engine, name: str, folded: frozenset[str], over: list[str]) -> li
     return [x for a in v.args for x in _shared(e, a, folded, over)]
 
 
+def ahead(e: Engine, f: Fold) -> tuple[dict[str, AxisMap], list[Product]]:
+    """Of folds inside ``f`` that take one step: where their axes lie, and their products, whose operands ``f`` can bring early."""
+    inside = [s for s in walk(f.body) if isinstance(s, Fold) and all(p.steps == 1 for p in e.place(s.axes))]
+    maps = {p.map.axis: p.map for s in inside for p in e.place(s.axes)}
+    with e.bound(maps):
+        plans = [plan(e, s, e.place(s.axes)) for s in inside]
+    return maps, [p for found in plans for p in found.matrix.values()]
+
+
 def applies(e: Engine, f: Fold, placed: list[Placed]) -> bool:
     return e.row.stage.depth > 0 and any(any(i) for i in plan(e, f, placed).inner)
 
@@ -98,9 +110,12 @@ class _Contraction:
     def __init__(self, e: Engine, f: Fold, placed: list[Placed], states: list[State]) -> None:
         self.e, self.f, self.placed, self.states = e, f, placed, states
         self.plan = plan(e, f, placed)
-        e.matrices |= {x for p in self.plan.matrix.values() for x in (p.left, p.right)}
+        with e.bound({p.map.axis: p.map for p in placed}):
+            self.within, inner = ahead(e, f)
+        self.early = tuple(dict.fromkeys(x for p in inner for x in p.staged))
+        e.matrices |= {x for p in (*self.plan.matrix.values(), *inner) for x in p.staged}
         self.accs = [fold.declare(e, c, st) for c, st in zip(f.carries, states, strict=True)]
-        self.weights: dict[str, str] = {}  # by the twisted carry's key
+        self.weights: dict[str, str] = {}  # of a twist whose sums are not all on tensor cores, by its key
         self.staged: frozenset[str] = frozenset()
 
     def parts(self) -> Iterator[tuple[Carry, State, Parts, tuple[bool, ...]]]:
@@ -109,24 +124,32 @@ class _Contraction:
 
     def emit(self) -> None:
         e = self.e
-        pipeline = Pipeline.start(e, self.placed, self.plan.operands, frozenset(a.name for a in self.f.axes))
         with ExitStack() as stack:
+            stack.enter_context(e.bound(self.within))
+            pipeline = Pipeline.start(e, self.placed, (*self.plan.operands, *self.early), frozenset(a.name for a in self.f.axes))
             maps = e.open(self.placed, stack, skip.stop(e, self.f, self.placed))
             stack.enter_context(e.bound(maps))
             pipeline.fetch(e)
-            if self.plan.matrix and not all(i[0] for i in self.plan.inner):
-                for name in self.plan.operands:
-                    e.bind(name, e.home, stage.get(e, pipeline.tile(e, name), e.home, name))
+            for name in self.early:
+                pipeline.lend(e, name)
+            for name in self.again():
+                e.bind(name, e.home, stage.get(e, pipeline.tile(e, name), e.home, name))
             self.tile_parts(maps)
             operands = dict.fromkeys((*self.plan.operands, *self.weights.values()))
             tiles = {name: pipeline.tile(e, name) for name in operands}
-            self.matrix_parts(maps, tiles)
+            self.matrix_parts(tiles)
             self.inner_parts(maps, tiles)
             pipeline.advance(e)
         pipeline.drain(e)
         whole = {p.map.axis: p.map for p in self.placed}
         totals = [_over_threads(e, st, acc, inner, whole) for _, st, acc, inner in self.parts()]
         fold.finish(e, self.f, self.states, totals, whole)
+
+    def again(self) -> list[str]:
+        """Operands of tensor cores that tile parts read as well (statistics of a product's operand): from shared memory."""
+        args = [a for c, i in zip(self.f.carries, self.plan.inner, strict=True) for a, inner in zip(c.args, i, strict=False) if not inner]
+        staged = {x for p in self.plan.matrix.values() for x in p.staged}
+        return [x for x in self.plan.operands if x in staged and any(_reads(self.e, a, x) for a in args)]
 
     def tile_parts(self, maps: Scope) -> None:
         e = self.e
@@ -145,28 +168,39 @@ class _Contraction:
         own = st.grow(b, [s.slice(p) for p in points])
         (seen,) = reduce.across(b, Reduction(st.key, st.dtypes[:1]), (own,), maps)
         key = st.grow(b, [acc[0], seen])
-        factor, weight = st.rescale(b, acc[0], key), st.weight(b, s, key)
+        factor, weight = st.rescale(b, acc[0], key), st.weights(b, [s], key)[0]
         for n, total in enumerate(acc[1:], 1):
-            scaled = b.apply("mul", dtype, total, factor)
-            if not inner[n]:
-                v = e.value(c.args[n], e.home)
-                for p in points:
-                    scaled = st.add(b, scaled, weight.slice(p), v.slice(p), dtype)
+            if inner[n]:
+                b.assign(total, "mul", total, factor)
+                continue
+            scaled, v = b.apply("mul", dtype, total, factor), e.value(c.args[n], e.home)
+            for p in points:
+                scaled = st.add(b, scaled, weight.slice(p), v.slice(p), dtype)
             b.assign(total, "mov", scaled)
         b.assign(acc[0], "mov", key)
-        name = self.weights[c.results[0]] = f"{c.results[0]}~weight"
+        name = matrix.weight(c)
         e.known[name] = Value(name, self.f, s.axes, (), dtype, True)
         e.bind(name, e.home, weight)
+        if any(i and r not in self.plan.matrix for i, r in zip(inner, c.results, strict=True)):
+            self.weights[c.results[0]] = name
 
-    def matrix_parts(self, maps: Scope, tiles: dict[str, SharedTile]) -> None:
-        totals = {c.results[0]: acc[0] for c, acc in zip(self.f.carries, self.accs, strict=True)}
+    def matrix_parts(self, tiles: dict[str, SharedTile]) -> None:
+        totals = {
+            r: part
+            for c, acc in zip(self.f.carries, self.accs, strict=True)
+            for r, part in zip(c.results, acc[-len(c.results) :], strict=True)
+        }
         if self.plan.matrix:
-            matrix.multiply(self.e, {r: (p, totals[r]) for r, p in self.plan.matrix.items()}, tiles, maps)
+            matrix.multiply(self.e, [(p, totals[r]) for r, p in self.plan.matrix.items()], tiles)
 
     def inner_parts(self, maps: Scope, tiles: dict[str, SharedTile]) -> None:
         """One element of the folded axes at a time: read fragments, accumulate."""
         e, self.staged = self.e, frozenset(tiles)
-        carries = [p for p in self.parts() if any(p[3]) and p[0].results[0] not in self.plan.matrix]
+        parts = [
+            (c, st, acc, [i and r not in self.plan.matrix for i, r in zip(inner, c.results, strict=True)])
+            for c, st, acc, inner in self.parts()
+        ]
+        carries = [p for p in parts if any(p[3])]
         if not carries:
             return
         with ExitStack() as stack:
@@ -191,14 +225,14 @@ class _Contraction:
         """``target`` and one more element."""
         e = self.e
         if isinstance(st, Twisted):
-            factors: tuple[str, ...] = (self.weights[c.results[0]], c.args[n])
-        elif c.name == "sum" and is_product(c.args[0], e.known):
-            factors = e.known[c.args[0]].args
-        else:
-            frag = e.masked(e.value(c.args[0], reader), here, st.mask()).slice(dict.fromkeys(here, 0))
-            e.b.assign(target, monoids()[c.name].combine, target, frag)
+            w, v = (self.factor(a, reader, here) for a in (self.weights[c.results[0]], c.args[n]))
+            e.b.assign(target, "fma", *st.factors(e.b, w, v), target)
             return
-        e.b.assign(target, "fma", *(self.factor(a, reader, here) for a in factors), target)
+        if c.name == "sum" and is_product(c.args[0], e.known):
+            e.b.assign(target, "fma", *(self.factor(a, reader, here) for a in e.known[c.args[0]].args), target)
+            return
+        frag = e.masked(e.value(c.args[0], reader), here, st.mask()).slice(dict.fromkeys(here, 0))
+        e.b.assign(target, monoids()[c.name].combine, target, frag)
 
     def factor(self, name: str, reader: Scope, here: Scope) -> Fragment:
         """A factor of a summed product, zero beyond the fold's axes: what is staged or loaded along all of them is so already."""
@@ -207,6 +241,12 @@ class _Contraction:
         if not set(here) <= set(v.axes) or not (v.name in self.staged or isinstance(v.stmt, Load)):
             frag = self.e.masked(frag, here, literal(frag.dtype, 0))
         return frag.slice(dict.fromkeys(here, 0))
+
+
+def _reads(e: Engine, name: str, operand: str) -> bool:
+    """Whether ``name`` is made of ``operand``, outside folds."""
+    v = e.known[name]
+    return name == operand or (isinstance(v.stmt, Let) and any(_reads(e, a, operand) for a in v.args))
 
 
 def _over_threads(e: Engine, st: State, acc: Parts, inner: tuple[bool, ...], maps: Scope) -> Parts:

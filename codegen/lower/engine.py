@@ -14,7 +14,7 @@ from math import prod
 
 from emmy_eq import index as ix
 from emmy_eq.codegen.kernel_ir import Atom, Cmp, Lit
-from emmy_eq.codegen.lower import access, fold, scan, stage
+from emmy_eq.codegen.lower import access, fold, positions, scan, stage
 from emmy_eq.codegen.lower.access import Memory
 from emmy_eq.codegen.lower.builder import Builder
 from emmy_eq.codegen.lower.layout import AxisMap, Fragment, Scope, atom_map, bits, coordinates, join, scalar
@@ -145,6 +145,8 @@ class Engine:
             return scalar(Lit(s.dtype, s.attr), s.dtype)
         if s.op == "iota":
             return self.indices(s.attr, v.axes, scope, s.dtype)
+        if (found := positions.compare(self, v.name, scope)) is not None:
+            return found
         return self.b.apply(s.op, s.dtype, *(self.value(a, scope) for a in v.args))
 
     def indices(self, idx: Idx, over: tuple[str, ...], scope: Scope, dtype: str) -> Fragment:

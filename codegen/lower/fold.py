@@ -10,7 +10,7 @@ from emmy_eq.codegen.lower import contract, reduce, split
 from emmy_eq.codegen.lower.builder import literal
 from emmy_eq.codegen.lower.layout import Fragment, Scope, bits, coordinates, scalar
 from emmy_eq.codegen.lower.states import Adjusted, Parts, Recurrence, State, state
-from emmy_eq.codegen.tile_ir import Fold, is_product
+from emmy_eq.codegen.tile_ir import HALVES, Fold, is_product
 from emmy_eq.errors import Unsupported
 from emmy_eq.index import var
 from emmy_eq.loop_ir import Carry, Let, Load
@@ -57,7 +57,8 @@ def finish(e: Engine, f: Fold, states: list[State], totals: list[Parts], maps: S
 
 def make_state(e: Engine, c: Carry) -> State:
     product = c.kind == "monoid" and c.name == "sum" and is_product(c.args[0], e.known)
-    return state(c, e.known[c.args[0]].dtype, product)
+    rounded = any(e.known[a].dtype in HALVES for a in c.args[1:])
+    return state(c, e.known[c.args[0]].dtype, product, rounded)
 
 
 def declare(e: Engine, c: Carry, st: State) -> Parts:

@@ -1,7 +1,8 @@
 """Products on tensor cores: mma.sync on fragments read from shared memory, by ldmatrix where rows of them are whole there.
 
 The accumulator has the layout that the row's m16 and n8 give its axes (`layout.atom_map`), which is mma.sync's own; so what
-follows the product (bias, activation, residual, casts) is lowered as in any other layout.
+follows the product (bias, activation, residual, casts) is lowered as in any other layout.  Along a k16 axis it is that of the left
+operand: a product inside the fold of another (attention's scores) is renamed, register by register, to be its left operand.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from typing import TYPE_CHECKING
 from emmy_eq.codegen import kernel_ir as k
 from emmy_eq.codegen.lower import stage
 from emmy_eq.codegen.lower.builder import literal
-from emmy_eq.codegen.lower.layout import TID, AxisMap, Fragment, Scope, atom_map, operand_map
+from emmy_eq.codegen.lower.layout import TID, AxisMap, Fragment, atom_map, operand_map
 from emmy_eq.codegen.lower.stage import SharedTile
 from emmy_eq.codegen.lower.tf32 import FORMS, Form, Parts
 from emmy_eq.codegen.schedule import ATOMS, WARP
-from emmy_eq.codegen.tile_ir import factors
+from emmy_eq.codegen.tile_ir import Fold, factors
 from emmy_eq.errors import Unsupported
 from emmy_eq.index import Idx, substitute
 from emmy_eq.loop_ir import Carry
@@ -37,48 +38,82 @@ Operand = Callable[[int], tuple[Parts, ...]]  # of a step along m or n: of each 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """Values that vary along the row's axis m (``left``) or n (``right``), and both along its axis k."""
+    """Values that vary along axis ``m`` (``left``) or ``n`` (``right``) of the result, and both along ``k``.
+
+    ``held``: the left one is made by the threads that multiply it, in their registers, and rounded to the right one's type there.
+    """
 
     left: str
     right: str
+    m: str
+    n: str
+    k: str
+    held: bool
+
+    @property
+    def staged(self) -> tuple[str, ...]:
+        """The operands that come from shared memory."""
+        return (self.right,) if self.held else (self.left, self.right)
 
 
-def form(e: Engine) -> Form:
-    return FORMS[e.row.split(e.row.atoms["k"]).atom]
+def weight(c: Carry) -> str:
+    """The name of a twist's weights, as a value of the tile."""
+    return f"{c.results[0]}~weight"
 
 
-def product(e: Engine, c: Carry, folded: frozenset[str]) -> Product | None:
-    """What tensor cores can multiply for ``c``, in the row's tiles; None: nothing."""
-    if not e.row.atoms or c.name != "sum" or (found := factors(c.args[0], e.known)) is None:
+def form(e: Engine, axis: str) -> Form:
+    return FORMS[e.row.split(axis).atom]
+
+
+def product(e: Engine, c: Carry, n: int, folded: frozenset[str]) -> Product | None:
+    """What tensor cores can multiply for component ``n`` of ``c``, in the row's tiles; None: nothing."""
+    if c.kind == "twist" and n > 0:
+        return _placed(e, folded, weight(c), e.known[c.args[0]].axes, c.args[n], held=True)
+    if c.name != "sum" or (found := factors(c.args[0], e.known)) is None:
         return None
-    m, n, kk = (e.row.atoms[a] for a in "mnk")
-    axes = [set(e.known[x].axes) for x in found]
-    if m not in axes[0]:
-        found, axes = found[::-1], axes[::-1]
-    split = {m, n, kk}
-    if axes[0] & split != {m, kk} or axes[1] & split != {n, kk} or any(stage.bound_here(e, x, folded) for x in found):
+    pairs = [(left, right, stage.bound_here(e, left, folded)) for left, right in (found, found[::-1])]
+    made = (_placed(e, folded, left, e.known[left].axes, right, held) for left, right, held in pairs)
+    return next((p for p in made if p is not None), None)
+
+
+def _placed(e: Engine, folded: frozenset[str], left: str, over: tuple[str, ...], right: str, held: bool) -> Product | None:
+    """The product of ``left``, which varies ``over``, and ``right``, if the row gives their axes to mma.sync."""
+    atoms, v = e.row.atoms, e.known[right]
+    shared = [a for a in over if a in atoms and a in v.axes]
+    mine, other = ([a for a in axes if a in atoms and a not in shared] for axes in (over, v.axes))
+    if [len(shared), len(mine), len(other)] != [1, 1, 1] or shared[0] not in folded or atoms[shared[0]][0] != "k":
         return None
-    return Product(*found) if e.known[found[0]].dtype in form(e).types else None
+    if (atoms[mine[0]][0], atoms[other[0]]) not in (("m", "n8"), ("m", "k16")) or stage.bound_here(e, right, folded):
+        return None
+    types = ("f16", "bf16") if held else form(e, shared[0]).types
+    return Product(left, right, mine[0], other[0], shared[0], held) if v.dtype in types else None
 
 
-def multiply(e: Engine, products: Mapping[str, tuple[Product, Fragment]], tiles: Mapping[str, SharedTile], maps: Scope) -> None:
+def multiply(e: Engine, products: Sequence[tuple[Product, Fragment]], tiles: Mapping[str, SharedTile]) -> None:
     """Add this step's products to their accumulators."""
-    m, n, kk = (e.row.atoms[a] for a in "mnk")
-    rows, columns, steps = (e.row.split(a).regs for a in (m, n, kk))
-    for step in range(steps):
+    for step in range(max(_steps(e, p.k) for p, _ in products)):
         found: dict[str, Operand] = {}
-        for p, total in products.values():
-            for name, axis, count in ((p.left, m, rows), (p.right, n, columns)):
-                if name not in found:
-                    found[name] = _operand(e, tiles[name], name, axis, count, maps[kk], step)
-            right = [found[p.right](j) for j in range(columns)]
-            for i in range(rows):
-                _add(e, e.known[p.left].dtype, found[p.left](i), right, [_accumulators(total, m, i, n, j) for j in range(columns)])
+        for p, total in products:
+            if step >= _steps(e, p.k):
+                continue
+            if p.left not in found:
+                found[p.left] = _held(e, p, step) if p.held else _operand(e, tiles[p.left], p.left, p.m, p.k, step, second=False)
+            if p.right not in found:
+                found[p.right] = _operand(e, tiles[p.right], p.right, p.n, p.k, step, second=True)
+            columns = range(e.home[p.n].chunk // N)
+            right = [found[p.right](j) for j in columns]
+            for i in range(e.home[p.m].chunk // M):
+                _add(e, p, found[p.left](i), right, [_accumulators(total, p.m, i, p.n, j) for j in columns])
 
 
-def _add(e: Engine, dtype: str, left: tuple[Parts, ...], right: Sequence[tuple[Parts, ...]], totals: Sequence[Parts]) -> None:
+def _steps(e: Engine, axis: str) -> int:
+    """Steps of mma.sync along its k."""
+    return e.home[axis].tile // ATOMS[e.row.split(axis).atom]
+
+
+def _add(e: Engine, p: Product, left: tuple[Parts, ...], right: Sequence[tuple[Parts, ...]], totals: Sequence[Parts]) -> None:
     """The products of one step along m with all along n; column after column, so that none waits for the one before."""
-    how, atom = form(e), e.row.split(e.row.atoms["k"]).atom
+    how, atom, dtype = form(e, p.k), e.row.split(p.k).atom, e.known[p.right].dtype
     for factor, pairs in how.sums:
         sums = [_zeros(e, len(total)) for total in totals] if how.promoted else totals
         for x, y in pairs:
@@ -100,26 +135,42 @@ def _accumulators(total: Fragment, m: str, i: int, n: str, j: int) -> Parts:
     return tuple(str(total.at({**others, m: 2 * i + row, n: 2 * j + column})) for row in (0, 1) for column in (0, 1))
 
 
-def _operand(e: Engine, tile: SharedTile, name: str, axis: str, count: int, kk: AxisMap, step: int) -> Operand:
-    """The warp's ``count`` steps along ``axis`` (m or n), for one step along k; split into parts when asked for."""
-    if set(tile.axes) != {axis, kk.axis}:
-        raise Unsupported("schedule", f"tensor cores take tiles of two axes, not {', '.join(tile.axes)}")
-    across = tile.axes[-1] == axis
-    if across and tile.dtype == "f32":
-        found = _by_element(e, tile, name, axis, kk, step)
-    else:
-        found = _by_rows(e, tile, axis, count, kk, step, across)
+def _held(e: Engine, p: Product, step: int) -> Operand:
+    """The left operand's registers from a value in the layout of a result: rows g, g + 8 of the first 8 columns, then of the next."""
+    frag, dtype = e.value(p.left, e.home), e.known[p.right].dtype
+    if not isinstance(e.known[p.left].stmt, Fold):  # weights are zero beyond the fold's extent by themselves
+        frag = e.masked(frag, {p.k: e.home[p.k]}, literal(frag.dtype, 0))
+    others = dict.fromkeys(frag.axes, 0)
+    op = "pack" if frag.dtype == dtype else f"pack_{dtype}"
 
-    @cache
     def parts(n: int) -> tuple[Parts, ...]:
-        return tuple(zip(*(form(e).parts(e.b, r) for r in found[n]), strict=True))
+        first = [{**others, p.m: 2 * n + row, p.k: 2 * (2 * step + half)} for half in (0, 1) for row in (0, 1)]
+        pairs = ((frag.at(x), frag.at({**x, p.k: x[p.k] + 1})) for x in first)
+        return (tuple(e.b.let(op, "i32", *pair) for pair in pairs),)
 
     return parts
 
 
-def _by_element(e: Engine, tile: SharedTile, name: str, axis: str, kk: AxisMap, step: int) -> list[Parts]:
+def _operand(e: Engine, tile: SharedTile, name: str, axis: str, deep: str, step: int, second: bool) -> Operand:
+    """The warp's steps along ``axis`` (m, or n of the ``second`` operand), for one step along ``deep`` (k); split into parts when
+    asked for."""
+    if set(tile.axes) != {axis, deep}:
+        raise Unsupported("schedule", f"tensor cores take tiles of two axes, not {', '.join(tile.axes)}")
+    across, kk = tile.axes[-1] == axis, e.home[deep]
+    if across and tile.dtype == "f32":
+        found = _by_element(e, tile, name, axis, kk, step, second)
+    else:
+        found = _by_rows(e, tile, axis, kk, step, second)
+
+    @cache
+    def parts(n: int) -> tuple[Parts, ...]:
+        return tuple(zip(*(form(e, deep).parts(e.b, r) for r in found[n]), strict=True))
+
+    return parts
+
+
+def _by_element(e: Engine, tile: SharedTile, name: str, axis: str, kk: AxisMap, step: int, second: bool) -> list[Parts]:
     """What ldmatrix does not read: it transposes pairs of bytes."""
-    second = axis == e.row.atoms["n"]
     atom = e.row.split(kk.axis).atom
     of_step = atom_map(atom, kk.axis, kk.extent, kk.base + step * ATOMS[atom], 1, 1, 1)
     here = operand_map(e.home[axis]) if second else e.home[axis]
@@ -132,17 +183,16 @@ def _by_element(e: Engine, tile: SharedTile, name: str, axis: str, kk: AxisMap, 
     ]
 
 
-def _by_rows(e: Engine, tile: SharedTile, axis: str, count: int, kk: AxisMap, step: int, across: bool) -> list[Parts]:
+def _by_rows(e: Engine, tile: SharedTile, axis: str, kk: AxisMap, step: int, second: bool) -> list[Parts]:
     """One ldmatrix reads four 8x8 matrices: of m, both halves of 16 rows, then the same in the second half of k; of n, both halves
     of k for 8 columns, then for 8 more.  A row of 16 bytes is half a step along k, of 16-bit values or of tf32.
     """
-    second = axis == e.row.atoms["n"]
-    size = 2 * EDGE
+    size, extent = 2 * EDGE, e.home[axis].chunk
     out: list[Parts] = []
-    for first in range(0, count * (N if second else M), size):
-        whole = not second or first + size <= count * EDGE
+    for first in range(0, extent, size):
+        whole = not second or first + size <= extent
         names = tuple(e.b.fresh("f") for _ in range(4 if whole else 2))
-        e.b.emit(k.Ldmatrix(names, tile.array, _row(e, tile, axis, first, kk, step, second), across))
+        e.b.emit(k.Ldmatrix(names, tile.array, _row(e, tile, axis, first, kk, step, second), tile.axes[-1] == axis))
         parts = tuple(e.b.let("bitcast", "f32", name) for name in names) if tile.dtype == "f32" else names
         out += [parts[:2], parts[2:]] if second and whole else [parts]
     return out

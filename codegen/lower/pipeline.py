@@ -94,6 +94,11 @@ class Pipeline:
         assert self.step is not None
         return self._buffer(name, self.step, e.home)
 
+    def lend(self, e: Engine, name: str) -> None:
+        """A fold inside this step finds its operand here."""
+        if name in self.tiles:
+            e.b.remember(stage.place(e, name, e.home), self.tile(e, name))
+
     def _buffer(self, name: str, step: Idx, scope: Scope) -> SharedTile:
         tile = self.tiles[name]
         return replace(tile, origin=tuple(scope[a].base for a in tile.axes), start=step % self.depth * self.sizes[name])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from emmy_eq import index as ix
+from emmy_eq.codegen.lower.positions import position
 from emmy_eq.codegen.lower.states import Twisted, state
 from emmy_eq.codegen.tile_ir import Fold
 from emmy_eq.index import Idx, var
@@ -50,7 +51,7 @@ def _last(e: Engine, condition: str, axis: str) -> Idx | None:
     if v.stmt.op not in _BOUNDS:
         return None
     upper, equal = _BOUNDS[v.stmt.op]
-    above, below = _index(e, v.args[upper]), _index(e, v.args[1 - upper])
+    above, below = position(e, v.args[upper]), position(e, v.args[1 - upper])
     if above is None or below is None or axis in ix.variables(above):
         return None
     parts = dict(ix.terms(below))
@@ -64,23 +65,6 @@ def _last(e: Engine, condition: str, axis: str) -> Idx | None:
 def _is_false(e: Engine, name: str) -> bool:
     s = e.known[name].stmt
     return isinstance(s, Let) and s.op == "lit" and s.dtype == "bool" and s.attr == 0
-
-
-def _index(e: Engine, name: str) -> Idx | None:
-    """The index expression whose value ``name`` is."""
-    s = e.known[name].stmt
-    if not isinstance(s, Let):
-        return None
-    if s.op == "iota":
-        return s.attr if isinstance(s.attr, Idx) else None
-    if s.op == "lit":
-        return ix.const(s.attr - (1 << 64) if s.attr >> 63 else s.attr)
-    if s.op in ("add", "sub"):
-        left, right = (_index(e, a) for a in e.known[name].args)
-        if left is None or right is None:
-            return None
-        return left + right if s.op == "add" else left - right
-    return None
 
 
 def _largest(e: Engine, x: Idx) -> Idx | None:

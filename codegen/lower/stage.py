@@ -122,16 +122,20 @@ def convert(e: Engine, name: str, reader: Scope) -> Fragment:
 
 def filled(e: Engine, name: str, home: Scope, folded: frozenset[str]) -> SharedTile:
     """A shared tile that holds ``name`` over the tile of ``home``, made before the loops that it does not depend on."""
-    v = e.known[name]
-    remembered = ("tile", v.name, *(home[a] for a in v.axes))
-    tile = e.b.find(remembered)
+    tile = e.b.find(place(e, name, home))
     if isinstance(tile, SharedTile):
         return tile
-    with e.b.at(e.level(home, v.axes)):
+    with e.b.at(e.level(home, e.known[name].axes)):
         tile = allocate(e, name, home, folded)
         write(e, tile, name, home, folded)
-        e.b.remember(remembered, tile)
+        e.b.remember(place(e, name, home), tile)
     return tile
+
+
+def place(e: Engine, name: str, home: Scope) -> tuple[object, ...]:
+    """What the builder remembers the tile of ``name`` under."""
+    v = e.known[name]
+    return ("tile", v.name, *(home[a] for a in v.axes))
 
 
 def write(e: Engine, tile: SharedTile, name: str, home: Scope, folded: frozenset[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -111,6 +112,7 @@ class Twisted(State):
 
     twist: Twist
     dtypes: tuple[str, ...]
+    rounded: bool = False  # to 16 bits, are the weights of some sum
 
     @property
     def key(self) -> Monoid:
@@ -120,11 +122,18 @@ class Twisted(State):
         first = literal(self.dtypes[0], self.twist.nothing(self.dtypes[0]))
         return first, *(literal(d, 0) for d in self.dtypes[1:])
 
-    def weight(self, b: Builder, s: Fragment, key: Fragment) -> Fragment:
-        return self.twist.weighed(Expression(b, s), Expression(b, key)).frag  # type: ignore[no-any-return]
+    def weights(self, b: Builder, elements: Sequence[Fragment], key: Fragment) -> list[Fragment]:
+        """Of elements under ``key``, with 1 in place of a key that saw nothing: under any other, what does not count weighs 0."""
+        dtype = self.dtypes[0]
+        nothing = b.apply("eq", "bool", key, scalar(self.identity()[0], dtype))
+        under = self._expression(b, b.apply("where", dtype, nothing, scalar(literal(dtype, 1), dtype), key))
+        return [self.twist.weight(self._expression(b, s), under).frag for s in elements]
 
     def rescale(self, b: Builder, old: Fragment, new: Fragment) -> Fragment:
-        return self.twist.rescaled(Expression(b, old), Expression(b, new)).frag  # type: ignore[no-any-return]
+        return self.twist.rescaled(self._expression(b, old), self._expression(b, new)).frag  # type: ignore[no-any-return]
+
+    def _expression(self, b: Builder, frag: Fragment) -> Expression:
+        return Expression(b, frag, self.rounded)
 
     def grow(self, b: Builder, keys: Sequence[Fragment]) -> Fragment:
         """The key of several elements or states."""
@@ -144,7 +153,7 @@ class Twisted(State):
         """All of ``items`` under one new key, so that the state is rescaled once."""
         seen = [item[0] for item in items]
         key = self.grow(b, seen if acc is None else [acc[0], *seen])
-        weights = [self.weight(b, s, key) for s in seen]
+        weights = self.weights(b, seen, key)
         sums: list[Fragment | None] = [None] * (len(self.dtypes) - 1)
         if acc is not None:
             factor = self.rescale(b, acc[0], key)
@@ -153,9 +162,16 @@ class Twisted(State):
             sums = [self.add(b, p, w, v, d) for p, v, d in zip(sums, item[1:], self.dtypes[1:], strict=True)]
         return key, *(p for p in sums if p is not None)
 
+    def factors(self, b: Builder, w: Fragment, v: Fragment) -> tuple[Fragment, Fragment]:
+        """A weight rounded as a narrower value is, and the value, both as wide as the sum."""
+        if w.dtype == v.dtype:
+            return w, v
+        return b.apply("cast", w.dtype, b.apply("cast", v.dtype, w)), b.apply("cast", w.dtype, v)
+
     def add(self, b: Builder, total: Fragment | None, w: Fragment, v: Fragment, dtype: str) -> Fragment:
         """total + w*v, where a literal one (the denominator's v) costs no product."""
         one = set(v.atoms) == {literal(dtype, 1)}
+        w, v = self.factors(b, w, v)
         if total is None:
             return w if one else b.apply("mul", dtype, w, v)
         return b.apply("add", dtype, total, w) if one else b.apply("fma", dtype, w, v, total)
@@ -226,18 +242,27 @@ class Adjusted(State):
 
 
 class Expression(Val):
-    """A `Val` of the rules' algebra whose operations emit code: twists are written once for all readers."""
+    """A `Val` of the rules' algebra whose operations emit code: twists are written once for all readers.
 
-    def __init__(self, b: Builder, frag: Fragment) -> None:
-        self.b, self.frag = b, frag
+    ``rough``: exp(x) is the hardware's 2^(x log2(e)), off by a factor of 1 + 2^-22 + |x| 2^-24.  Of weights exp(x), x <= 0, that
+    are rounded to 16 bits anyway, that is less than 2^-21 of the largest.
+    """
+
+    def __init__(self, b: Builder, frag: Fragment, rough: bool = False) -> None:
+        self.b, self.frag, self.rough = b, frag, rough
 
     def _op(self, name: str, *others: Expression) -> Expression:
+        if name == "exp" and self.rough and self.frag.dtype == "f32":
+            return self._of(self.b.apply("exp2_approx", "f32", (self * math.log2(math.e)).frag))
         row = ops()[name]
         frags = (self.frag, *(o.frag for o in others))
-        return Expression(self.b, self.b.apply(name, frags[-1].dtype if row.result == "same" else row.result, *frags))
+        return self._of(self.b.apply(name, frags[-1].dtype if row.result == "same" else row.result, *frags))
 
     def like(self, value: float) -> Expression:
-        return Expression(self.b, scalar(literal(self.frag.dtype, value), self.frag.dtype))
+        return self._of(scalar(literal(self.frag.dtype, value), self.frag.dtype))
+
+    def _of(self, frag: Fragment) -> Expression:
+        return Expression(self.b, frag, self.rough)
 
     def _outside(self, *args: Any) -> Any:
         raise NotImplementedError("a twist's weight and rescale are scalar functions")
@@ -254,8 +279,9 @@ class Expression(Val):
     free: Any = property(_outside)
 
 
-def state(carry: Carry, dtype: str, product: bool) -> State:
-    """The state of ``carry``, whose first argument has ``dtype``; ``product``: its argument is given as two factors."""
+def state(carry: Carry, dtype: str, product: bool, rounded: bool = False) -> State:
+    """The state of ``carry``, whose first argument has ``dtype``; ``product``: its argument is given as two factors;
+    ``rounded``: a value that it weights is narrower."""
     if carry.kind == "monoid":
         return Reduction(monoids()[carry.name], (dtype,), product)
     if carry.kind == "arg":
@@ -266,7 +292,7 @@ def state(carry: Carry, dtype: str, product: bool) -> State:
     if twist.affine:
         return Recurrence(twist, carry.dtypes)
     if twist.adjust is None:
-        return Twisted(twist, carry.dtypes)
+        return Twisted(twist, carry.dtypes, rounded)
     if len(carry.results) != 2 or twist.key != "sum":
         raise Unsupported(carry.name, "a fold adjusted by a count, of other than one sum")
     return Adjusted(twist, (carry.dtypes[0], *carry.dtypes))

@@ -76,7 +76,8 @@ class Carry:
 
     kind ``monoid``: name is a row of `monoids`, args (v,), results (accumulated,).
     kind ``arg``: name ``argmax`` or ``argmin``, args (v,), results (i64 position in the fold's axes, flattened in order).
-    kind ``twist``: name is a row of `twists`, args (s, v1, v2, ...), results (key, sum1, sum2, ...).
+    kind ``twist``: name is a row of `twists`, args (s, v1, v2, ...), results (key, sum1, sum2, ...), all of s's dtype; the
+    weights of a narrower v are rounded as that is.
     """
 
     kind: str

@@ -221,7 +221,7 @@ class _Reader:
         if found[2]:
             if name not in twists():
                 raise VerifyError("Loop", text, f"no twist is called {name}")
-            kind, dtypes = "twist", known
+            kind, dtypes = "twist", known[:1] * len(known)
         elif name in ("argmax", "argmin"):
             kind, dtypes = "arg", ("i64",)
         else:

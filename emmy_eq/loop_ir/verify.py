@@ -10,7 +10,7 @@ from emmy_eq import index as ix
 from emmy_eq.errors import VerifyError
 from emmy_eq.index import Idx
 from emmy_eq.loop_ir.grammar import Axis, Buffer, Carry, Fold, Kernel, Let, Load, Loop, Program, Stmt, Store
-from emmy_eq.ops import COMPUTE, DTYPES, monoids, ops, twists
+from emmy_eq.ops import COMPUTE, DTYPES, FLOATS, monoids, ops, twists
 
 _ENUMERATED = 1 << 22  # points of an index expression that are tried one by one where its range alone does not prove it
 
@@ -130,7 +130,7 @@ class _Checker:
         elif c.kind == "arg":
             good = c.name in ("argmax", "argmin") and len(c.args) == 1 and c.dtypes == ("i64",)
         else:
-            good = c.kind == "twist" and c.name in twists() and c.dtypes == dtypes
+            good = c.kind == "twist" and c.name in twists() and c.dtypes == dtypes[:1] * len(dtypes) and set(dtypes) <= FLOATS
         if not good or len(c.results) != len(c.dtypes):
             self.fail(c.results[0], f"{c.kind} {c.name} does not fit its arguments and results")
 

@@ -15,7 +15,7 @@ under other index expressions (a *renamed* read).
     argreduce(argmax|argmin, v, mask)   i64 position within the masked axes, flattened in ascending id order
     scan(monoid, v, axis)         inclusive
     scan(name, s, v, axis)        running total of a row of `emmy_eq.ops.twists`; its running key is scan(key, s, axis)
-    twist(name, s, v, mask)       a row of `emmy_eq.ops.twists`: one pass, weighted sum rescaled as its key grows
+    twist(name, s, v, mask)       a row of `emmy_eq.ops.twists`: one pass, weighted sum rescaled as its key grows; in s's dtype
 
 Construction hash-conses: equal terms are one object, so ``is`` and ``id`` decide equality and a DAG stays a DAG.
 """
@@ -224,7 +224,7 @@ def running(name: str, s: Val, v: Val, axis: int) -> Val:
 
 
 def twist(name: str, s: Val, v: Val, mask: int) -> Val:
-    return _make("twist", (s, v), (name, mask), v.dtype, (s.free | v.free) & ~mask)
+    return _make("twist", (s, v), (name, mask), s.dtype, (s.free | v.free) & ~mask)
 
 
 def children(v: Val) -> tuple[Val, ...]:

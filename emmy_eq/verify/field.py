@@ -134,7 +134,7 @@ class Residue(Val):
     def _twist(self, name: str, v: Self, k: AxisSet) -> Self:
         row = ops.twists()[name]
         centre = row.centre(self.reduce(row.key, k), self.count(k))
-        return cast(Self, (row.weight(self, centre) * v).sum(k))
+        return cast(Self, (row.weight(self, centre) * v.cast(self.dtype)).sum(k))
 
     def cast(self, dtype: Any) -> Self:
         was, to = self.dtype in ops.FLOATS, dtype in ops.FLOATS

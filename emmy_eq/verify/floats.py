@@ -84,7 +84,7 @@ class Floats(Val):
         return self._make(named.running(name, self.value, v.value, self._over(AxisSet(1 << k.only(), self.extents))), v.dtype)
 
     def _twist(self, name: str, v: Self, k: AxisSet) -> Self:
-        return self._make(named.twist(name, self.value, v.value, self._over(k), v.dtype), v.dtype)
+        return self._make(named.twist(name, self.value, v.value, self._over(k), self.dtype), self.dtype)
 
     def cast(self, dtype: Any) -> Self:
         return self._make(named.cast(self.value, dtype, not self.exact), dtype)

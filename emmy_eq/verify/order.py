@@ -96,7 +96,7 @@ class Exact(Val):
 
     def _twist(self, name: str, v: Self, k: AxisSet) -> Self:
         row = ops.twists()[name]
-        out: Self = (row.weight(self, row.centre(self.reduce(row.key, k), self.count(k))) * v).sum(k)
+        out: Self = (row.weight(self, row.centre(self.reduce(row.key, k), self.count(k))) * v.cast(self.dtype)).sum(k)
         return out
 
     def cast(self, dtype: Any) -> Self:

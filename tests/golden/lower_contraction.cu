@@ -19,10 +19,10 @@ matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restri
   #pragma unroll 1
   for (int step0 = 0; step0 < 4; ++step0) {
     float2 emmy_v3 = {0.0f, 0.0f};
-    if (step0 * 16 + tid % 8 * 2 + 16 < 64) emmy_v3 = *((const float2*)(a + bx / 2 * 2048 + tid / 8 * 64 + step0 * 16 + tid % 8 * 2 + 16));
+    if (step0 * 16 + 16 < 64) emmy_v3 = *((const float2*)(a + bx / 2 * 2048 + tid / 8 * 64 + step0 * 16 + tid % 8 * 2 + 16));
     const float v4 = emmy_v3.x, v5 = emmy_v3.y;
     float2 emmy_v4 = {0.0f, 0.0f};
-    if (step0 * 16 + tid / 16 + 16 < 64) emmy_v4 = *((const float2*)(b + step0 * 1024 + tid / 16 * 64 + bx % 2 * 32 + tid % 16 * 2 + 1024));
+    if (step0 * 16 + 16 < 64) emmy_v4 = *((const float2*)(b + step0 * 1024 + tid / 16 * 64 + bx % 2 * 32 + tid % 16 * 2 + 1024));
     const float v6 = emmy_v4.x, v7 = emmy_v4.y;
     __syncthreads();
     #pragma unroll

@@ -30,8 +30,8 @@ halves(const unsigned short* __restrict__ a, const unsigned short* __restrict__ 
   for (int step0 = 0; step0 < 4; ++step0) {
     asm volatile("cp.async.wait_group 1;" : : : "memory");
     __syncthreads();
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(emmy_smem(s0 + (step0 + 2) % 3 * 768 + tid / 2 * 24 + tid % 2 * 8)), "l"(step0 * 16 + tid % 2 * 8 + 32 < 64 ? a + bx / 2 * 2048 + tid / 2 * 64 + step0 * 16 + tid % 2 * 8 + 32 : a), "r"(step0 * 16 + tid % 2 * 8 + 32 < 64 ? 16 : 0) : "memory");
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" : : "r"(emmy_smem(s1 + (step0 + 2) % 3 * 384 + tid / 4 * 24 + tid % 4 * 4)), "l"(step0 * 16 + tid / 4 + 32 < 64 ? b + step0 * 512 + tid / 4 * 32 + bx % 2 * 16 + tid % 4 * 4 + 1024 : b), "r"(step0 * 16 + tid / 4 + 32 < 64 ? 8 : 0) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(emmy_smem(s0 + (step0 + 2) % 3 * 768 + tid / 2 * 24 + tid % 2 * 8)), "l"(step0 * 16 + 32 < 64 ? a + bx / 2 * 2048 + tid / 2 * 64 + step0 * 16 + tid % 2 * 8 + 32 : a), "r"(step0 * 16 + 32 < 64 ? 16 : 0) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" : : "r"(emmy_smem(s1 + (step0 + 2) % 3 * 384 + tid / 4 * 24 + tid % 4 * 4)), "l"(step0 * 16 + 32 < 64 ? b + step0 * 512 + tid / 4 * 32 + bx % 2 * 16 + tid % 4 * 4 + 1024 : b), "r"(step0 * 16 + 32 < 64 ? 8 : 0) : "memory");
     asm volatile("cp.async.commit_group;" : : : "memory");
     int f0, f1, f2, f3;
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(f0), "=r"(f1), "=r"(f2), "=r"(f3) : "r"(emmy_smem(s0 + step0 % 3 * 768 + tid / 32 * 384 + tid / 8 % 2 * 192 + tid % 8 * 24 + tid / 16 % 2 * 8)) : "memory");
