@@ -7,7 +7,7 @@ from typing import Any
 
 from emmy_eq import ops
 from emmy_eq.algebra import Axes, Val
-from emmy_eq.rule import Equation, Phase, Rounding, Rule, rewrite, rule
+from emmy_eq.rule import Dtype, Equation, Phase, Rounding, Rule, rewrite, rule
 
 
 def _family(row: ops.Twist) -> Iterator[Rule]:
@@ -34,9 +34,19 @@ def _family(row: ops.Twist) -> Iterator[Rule]:
             operand, weight = weighed(s, k)
             return rewrite((weight * v).sum(k), operand.twist(row.name, v, k), keeps=weight if row.magnitudes else None)
 
+        @rule(Rounding.REASSOCIATES, phase, f"{name}_rounded")
+        def rounded(s: Val, v: Val, r: Val, narrow: Dtype, k: Axes, weighed: Any = weighed) -> Equation:
+            """Weights that are scaled alike (softmax: by one over their sum) and rounded to the type of the values, are rounded
+            first: of at most 1, they lose no range by that."""
+            operand, weight = weighed(s, k)
+            when = (s.has_dtype("f32"), v.has_dtype(narrow), narrow.is_float(), r.free_of(k))
+            return rewrite(((weight * r).cast(narrow).cast("f32") * v.cast("f32")).sum(k), r * operand.twist(row.name, v, k), when=when)
+
         yield unweighted
         if row.adjust is None:
             yield weighted
+        if row.adjust is None and not row.magnitudes:  # programs scale and round a softmax, no norm
+            yield rounded
 
 
 @rule(Rounding.REASSOCIATES, Phase.TWIST)

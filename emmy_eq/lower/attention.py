@@ -25,7 +25,10 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Value:
-    """(..., L, E), (..., S, E), (..., S, V) -> (..., L, V).  A row whose scores are all -inf gives 0 (safe softmax)."""
+    """(..., L, E), (..., S, E), (..., S, V) -> (..., L, V).  A row whose scores are all -inf gives 0 (safe softmax).
+
+    Weights are rounded to the operands' type, as the fused and the 16-bit backends of torch do; scores keep 32 bits.
+    """
     if dropout_p:
         raise Unsupported(b.op, f"argument dropout_p={dropout_p}", b.source)
     if is_causal and attn_mask is not None:
@@ -49,9 +52,9 @@ def attention(
     top, weights, norm = softmax_parts(b, scores, n - 1)
     found = contract(
         b,
-        b.apply("div", weights, norm),
+        b.cast(b.apply("div", weights, norm), value.dtype),
         [*dims(n - 1), inner],
-        b.cast(value, scores.dtype),
+        value,
         [*_lead(value, batch, group), inner, j],
         (*batch, rows, value.shape[-1]),
         (columns,),
