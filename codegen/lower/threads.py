@@ -49,14 +49,6 @@ def _raster(order: str, counts: dict[str, int], bx: Idx) -> dict[str, Idx]:
         bx = bx * -1 + (prod(counts.values()) - 1)
         names.reverse()
     large = [n for n in names if counts[n] > 1]
-    if order.startswith("late") and order != "late" and large:
-        last = large[-1]
-        group, others = int(order.removeprefix("late")), prod(counts[n] for n in large[:-1])
-        if others % group:
-            raise InvalidInput(f"RASTER={order}", f"{others} blocks beside those of {last} are no multiple of {group}")
-        out[last] = bx // group % counts[last] * -1 + (counts[last] - 1)
-        bx = bx // (group * counts[last]) * group + bx % group
-        names = [x for x in names if x != last]
     if order[0] == "g" and len(large) >= 2:
         m, n = large[-2:]
         group = int(order[1:])
