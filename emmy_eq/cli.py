@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words:
         parser().print_help(sys.stderr)
         return 2
-    options = parser().parse_args(words)
+    options = parser().parse_args(words, argparse.Namespace(own_process=argv is None))
     try:
         command: Callable[[argparse.Namespace], int] = options.command
         return command(options)
@@ -103,7 +103,7 @@ def parser() -> argparse.ArgumentParser:
 
     extracting = add("extract", parents=[common], help="the cheapest DAG of a serialized e-graph (egraph-serialize JSON)")
     extracting.add_argument("file", metavar="FILE.json[.gz]")
-    extracting.add_argument("--time", type=float, default=10.0, metavar="S", help="seconds in all (default: 10)")
+    extracting.add_argument("--time", type=float, default=10.0, metavar="S", help="seconds, from the start of the process (default: 10)")
     extracting.add_argument("--json", action="store_true", help="machine-readable output")
     extracting.set_defaults(command=extract_command)
 
@@ -365,7 +365,7 @@ def load(program: str, inputs: str | None) -> tuple[Callable[..., Any], tuple[An
 def extract_command(options: argparse.Namespace) -> int:
     from emmy_eq.extract.dag.report import run
 
-    return run(options.file, options.time, options.json)
+    return run(options.file, options.time, options.json, options.own_process)
 
 
 def rules_command(options: argparse.Namespace) -> int:

@@ -105,7 +105,7 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(capsys.readouterr().out)
     graph = read(file)
     number = {name: n for n, name in enumerate(graph.classes)}
-    place = {node.id: n for n, node in enumerate(graph.nodes)}
+    place = {name: n for n, name in enumerate(graph.ids)}
     choice = {number[cls]: place[node] for cls, node in found["choices"].items()}
     assert check(graph.graph, choice) == found["dag_cost"] >= found["lower_bound"]
     assert found["seconds"] < 10

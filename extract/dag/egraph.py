@@ -6,11 +6,12 @@ import heapq
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 Choice = dict[int, int]  # class -> the node chosen for it
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EGraph:
     """``members[c]`` are the nodes of class c that may be chosen, ``children[n]`` the distinct child classes of node n, ascending."""
 
@@ -19,6 +20,7 @@ class EGraph:
     members: tuple[tuple[int, ...], ...]
     roots: tuple[int, ...]
 
+    @cached_property
     def owners(self) -> list[int]:
         """The class of each node; -1 for a node that may not be chosen."""
         owner = [-1] * len(self.cost)
@@ -27,6 +29,7 @@ class EGraph:
                 owner[node] = cls
         return owner
 
+    @cached_property
     def users(self) -> list[list[int]]:
         """For each class the nodes that have it as a child."""
         out: list[list[int]] = [[] for _ in self.members]
@@ -72,30 +75,33 @@ def cyclic_classes(graph: EGraph, choice: Mapping[int, int]) -> set[int]:
     return set(waits)
 
 
-def tree_costs(graph: EGraph, combine: Callable[[Iterable[float]], float] = sum) -> tuple[list[float], Choice]:
+def tree_costs(
+    graph: EGraph, prices: Sequence[float] | None = None, combine: Callable[[Iterable[float]], float] = sum
+) -> tuple[list[float], Choice]:
     """Knuth's generalization of Dijkstra: the least cost of each class as a tree, and the choice, in the order of derivation.
 
-    A class that has no finite extraction costs infinity and is not in the choice.  With ``max`` to combine the children, the cost is
-    that of the dearest path, which no DAG goes below.
+    A class that has no finite extraction costs infinity and is not in the choice.  ``prices`` stand in for the nodes' costs.  With
+    ``max`` to combine the children, the cost is that of the dearest path, which no DAG goes below.
     """
-    owner, users = graph.owners(), graph.users()
+    owner, users, children, price = graph.owners, graph.users, graph.children, graph.cost if prices is None else prices
     best = [math.inf] * len(graph.members)
     choice: Choice = {}
-    waits = [len(children) for children in graph.children]
-    heap = [(graph.cost[n], n) for n, own in enumerate(owner) if own >= 0 and not graph.children[n] and graph.cost[n] < math.inf]
+    waits = list(map(len, children))
+    heap = [(price[n], n) for n, own in enumerate(owner) if own >= 0 and not children[n] and price[n] < math.inf]
     heapq.heapify(heap)
+    push, pop = heapq.heappush, heapq.heappop
     while heap:
-        cost, node = heapq.heappop(heap)
+        cost, node = pop(heap)
         cls = owner[node]
         if cls in choice:
             continue
         choice[cls], best[cls] = node, cost
         for user in users[cls]:
             waits[user] -= 1
-            if waits[user] == 0 and owner[user] not in choice:
-                total = graph.cost[user] + combine(best[child] for child in graph.children[user])
+            if not waits[user] and owner[user] not in choice:
+                total = price[user] + combine([best[child] for child in children[user]])
                 if total < math.inf:
-                    heapq.heappush(heap, (total, user))
+                    push(heap, (total, user))
     return best, choice
 
 
@@ -105,5 +111,5 @@ def from_rows(rows: Sequence[tuple[int, float, Iterable[int]]], roots: Iterable[
     for node, (cls, _, _) in enumerate(rows):
         if cls >= 0:
             members[cls].append(node)
-    children = tuple(tuple(sorted(set(kids))) for _, _, kids in rows)
+    children = tuple([tuple(sorted(set(kids))) for _, _, kids in rows])
     return EGraph(tuple(cost for _, cost, _ in rows), children, tuple(map(tuple, members)), tuple(dict.fromkeys(roots)))

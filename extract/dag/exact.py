@@ -18,16 +18,16 @@ from emmy_eq.extract.dag.reduce import Reduced
 
 SHARES = (0.02, 0.15)
 SMALL = 500  # nodes up to which the exact program is tried at once
-BUILD = 5e-5  # seconds a node, that a program takes before its time limit counts
+BUILD = 15  # times the pace a node: what a program takes before its time limit counts
 ROUNDS = 12  # of rows, for one relaxation
 SLICE = 0.3  # of the time left, for one restricted program
 
 
-def search(known: Incumbent, level: Reduced) -> None:
+def exact(known: Incumbent, level: Reduced, until: float) -> None:
     """Improve the choice and the bound until they meet or time is up; ``level`` holds all choices that may be cheaper."""
-    while not known.done() and known.left() > BUILD * len(level.graph.cost):
+    while not known.done() and (left := until - time.perf_counter()) > BUILD * known.pace * len(level.graph.cost):
         program = Program(level.graph, level.must, known.cost)
-        floor, excess = relax(known, program, level, 0.8 * known.left())
+        floor, excess = relax(known, program, level, 0.8 * left)
         if excess is None:
             return
         known.prove(floor)
@@ -37,14 +37,14 @@ def search(known: Incumbent, level: Reduced) -> None:
             spare = share * (known.cost - floor)
             part = known.narrow(level, excess, spare)
             if part is not None:
-                known.prove(min(floor + spare, whole(known, part, SLICE * known.left())))
+                known.prove(min(floor + spare, whole(known, part, SLICE * (until - time.perf_counter()))))
         if known.done():
             return
         rest = known.narrow(level, excess, known.cost - floor)
         if rest is None:
             known.prove(known.cost)
         elif len(rest.graph.cost) > 0.7 * len(level.graph.cost):
-            known.prove(whole(known, rest, known.left()))
+            known.prove(whole(known, rest, until - time.perf_counter()))
             return
         else:
             level = rest
@@ -61,7 +61,7 @@ def relax(known: Incumbent, program: Program, level: Reduced, seconds: float) ->
         x, y = program.point()
         gain = program.objective() - floor
         floor, excess = program.objective(), program.reduced_costs()
-        known.offer(closure(graph, greedy(leaning(graph, x)), graph.roots), level)
+        known.offer(closure(graph, greedy(graph, leaning(graph, x)), graph.roots), level)
         rows = separator.of_point(x, y) + separator.joins(x, y)
         if not rows or known.cost - floor <= CLOSE * known.cost or (turn > 0 and gain < 0.01 * (known.cost - floor)):
             break
@@ -89,5 +89,5 @@ def whole(known: Incumbent, level: Reduced, seconds: float) -> float:
         near = [0.0] * len(graph.cost)
         for node in choice.values():
             near[node] = 1.0
-        known.offer(closure(graph, greedy(leaning(graph, near)), graph.roots), level)
+        known.offer(closure(graph, greedy(graph, leaning(graph, near)), graph.roots), level)
     return floor

@@ -6,7 +6,6 @@ Sharing pays only when several classes turn to the same one at once; with that c
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 from emmy_eq.extract.dag.egraph import closure
 from emmy_eq.extract.dag.greedy import greedy
@@ -26,10 +25,9 @@ def improve(known: Incumbent, level: Reduced, seconds: float) -> None:
             if time.perf_counter() > until:
                 return
             used = set(known.best.values())
-            near = leaning(graph, [0.5 if level.node_of[n] in used else 0.0 for n in range(len(graph.cost))])
-            cost = list(near.cost)
+            prices = leaning(graph, [0.5 if level.node_of[n] in used else 0.0 for n in range(len(graph.cost))])
             for node in members:
-                cost[node] = 0.0
-            known.offer(closure(graph, greedy(replace(graph, cost=tuple(cost))), graph.roots), level)
+                prices[node] = 0.0
+            known.offer(closure(graph, greedy(graph, prices), graph.roots), level)
         if known.cost == before:
             return

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 
 from emmy_eq.extract.dag.egraph import Choice, EGraph, cyclic_classes, dag_cost, from_rows, tree_costs
 from emmy_eq.extract.dag.reduce import Reduced, compose, reduce
@@ -15,10 +14,13 @@ REDUCE = 0.4  # of the time left, for a reduction
 
 
 class Incumbent:
-    """The best choice so far, in the numbers of ``graph``, its cost and the bound; ``deadline`` is a time of perf_counter."""
+    """The best choice so far, in the numbers of ``graph``, its cost and the bound.
 
-    def __init__(self, graph: EGraph, best: Choice, bound: float, deadline: float) -> None:
-        self.graph, self.best, self.bound, self.deadline = graph, best, bound, deadline
+    ``deadline`` is a time of perf_counter; ``pace``: seconds a node for the costs of trees.
+    """
+
+    def __init__(self, graph: EGraph, best: Choice, bound: float, deadline: float, pace: float) -> None:
+        self.graph, self.best, self.bound, self.deadline, self.pace = graph, best, bound, deadline, pace
         self.cost = dag_cost(graph, best)
 
     def done(self) -> bool:
@@ -39,28 +41,57 @@ class Incumbent:
             self.best, self.cost = full, cost
 
     def narrow(self, level: Reduced, excess: Sequence[float], spare: float) -> Reduced | None:
-        """The nodes of at most so much reduced cost, and those of the best choice; None if they have no choice for the roots."""
+        """The nodes of at most so much excess, and those of the best choice; None if they have no choice for the roots."""
         used = set(self.best.values())
-        owner, limit = level.graph.owners(), spare + 1e-6 * self.cost
-        rows = [
-            (owner[n] if over <= limit or level.node_of[n] in used else -1, cost, kids)
-            for n, (over, cost, kids) in enumerate(zip(excess, level.graph.cost, level.graph.children, strict=True))
-        ]
-        part = from_rows(rows, level.graph.roots, len(level.graph.members))
-        _, finite = tree_costs(part)
-        return (
-            compose(level, reduce(part, time.perf_counter() + REDUCE * self.left())) if all(root in finite for root in part.roots) else None
-        )
+        keep = [n for n, full in enumerate(level.node_of) if full in used]
+        part = restricted(level.graph, reach(level.graph, excess, spare + 1e-6 * self.cost, keep))
+        if part is None:
+            return None
+        return compose(level, compose(part, reduce(part.graph, time.perf_counter() + REDUCE * self.left())))
 
 
-def tree_excess(graph: EGraph) -> list[float]:
+def reach(graph: EGraph, excess: Sequence[float], limit: float, keep: Iterable[int], most: float = math.inf) -> dict[int, list[int]] | None:
+    """Classes below the roots, with their nodes of at most ``limit`` excess and those to keep; None where these are more than ``most``."""
+    kept = set(keep)
+    out: dict[int, list[int]] = {}
+    stack = list(graph.roots)
+    size = 0
+    while stack:
+        cls = stack.pop()
+        if cls in out:
+            continue
+        out[cls] = [n for n in graph.members[cls] if excess[n] <= limit or n in kept]
+        size += len(out[cls])
+        if size > most:
+            return None
+        for node in out[cls]:
+            stack.extend(graph.children[node])
+    return out
+
+
+def restricted(graph: EGraph, chosen: Mapping[int, Sequence[int]] | None) -> Reduced | None:
+    """The e-graph of these classes and nodes alone; None if they have no choice for the roots."""
+    if chosen is None:
+        return None
+    class_of = tuple(sorted(chosen))
+    number = {cls: n for n, cls in enumerate(class_of)}
+    node_of = tuple(node for cls in class_of for node in chosen[cls])
+    rows = [(number[graph.owners[node]], graph.cost[node], [number[kid] for kid in graph.children[node]]) for node in node_of]
+    part = from_rows(rows, (number[root] for root in graph.roots), len(class_of))
+    _, finite = tree_costs(part)
+    if any(root not in finite for root in part.roots):
+        return None
+    return Reduced(part, node_of, class_of, {}, tuple(1 << c for c in range(len(class_of))))
+
+
+def tree_excess(graph: EGraph, prices: Sequence[float] | None = None) -> list[float]:
     """By how much the cheapest tree with a node is dearer than its class's cheapest tree."""
-    tree, _ = tree_costs(graph)
-    owner = graph.owners()
-    dear = [cost + sum(tree[kid] for kid in graph.children[node]) for node, cost in enumerate(graph.cost)]
-    return [whole - tree[cls] if cls >= 0 and whole < math.inf else math.inf for whole, cls in zip(dear, owner, strict=True)]
+    price = graph.cost if prices is None else prices
+    tree, _ = tree_costs(graph, price)
+    dear = [cost + sum([tree[kid] for kid in kids]) for cost, kids in zip(price, graph.children, strict=True)]
+    return [whole - tree[cls] if cls >= 0 and whole < math.inf else math.inf for whole, cls in zip(dear, graph.owners, strict=True)]
 
 
-def leaning(graph: EGraph, x: Sequence[float]) -> EGraph:
-    """The same e-graph with nodes made cheap as far as a point of the program chooses them."""
-    return replace(graph, cost=tuple(cost * max(0.0, 1.0 - amount) for cost, amount in zip(graph.cost, x, strict=True)))
+def leaning(graph: EGraph, x: Sequence[float]) -> list[float]:
+    """The nodes' costs, made cheap as far as a point of the program chooses them."""
+    return [cost * max(0.0, 1.0 - amount) for cost, amount in zip(graph.cost, x, strict=True)]

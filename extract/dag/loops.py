@@ -36,7 +36,7 @@ class Separator:
 
     def __init__(self, graph: EGraph, must: Sequence[int]) -> None:
         self.graph = graph
-        self.owner, self.users = graph.owners(), graph.users()
+        self.owner, self.users = graph.owners, graph.users
         self.below = [below_node(children, must) for children in graph.children]
 
     def loop(self, classes: Collection[int], value: Sequence[float]) -> Row:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
+import sys
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,23 +19,12 @@ from emmy_eq.extract.dag.egraph import EGraph, from_rows
 
 
 @dataclass(frozen=True, slots=True)
-class SerialNode:
-    id: str
-    op: str
-    children: tuple[str, ...]
-    eclass: str
-    cost: float
-    subsumed: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Serialized:
-    """A file's content; node n and class c of ``graph`` are ``nodes[n]`` and ``classes[c]``."""
+    """A file's content; node n and class c of ``graph`` are those of ``ids[n]`` and ``classes[c]``."""
 
-    nodes: tuple[SerialNode, ...]
+    document: dict[str, Any]
+    ids: tuple[str, ...]
     classes: tuple[str, ...]
-    root_eclasses: tuple[str, ...]
-    class_data: dict[str, Any]
     graph: EGraph
 
 
@@ -58,12 +47,7 @@ def read(path: str | Path) -> Serialized:
 
 def write(serialized: Serialized, path: str | Path) -> None:
     """The same content as a file, gzipped where the name ends in ``.gz``; equal content gives equal bytes."""
-    nodes = {
-        n.id: {"op": n.op, "children": list(n.children), "eclass": n.eclass, "cost": n.cost} | ({"subsumed": True} if n.subsumed else {})
-        for n in serialized.nodes
-    }
-    document = {"nodes": nodes, "root_eclasses": list(serialized.root_eclasses), "class_data": serialized.class_data}
-    raw = json.dumps(document, indent=1).encode()
+    raw = json.dumps(serialized.document, indent=1).encode()
     Path(path).write_bytes(gzip.compress(raw, mtime=0) if str(path).endswith(".gz") else raw)
 
 
@@ -71,33 +55,44 @@ def parse(document: object, where: str) -> Serialized:
     """A decoded JSON document, checked."""
     if not isinstance(document, dict) or not isinstance(document.get("nodes"), dict) or not isinstance(document.get("root_eclasses"), list):
         raise InvalidInput(where, "an e-graph is an object with `nodes` (an object) and `root_eclasses` (a list)")
-    nodes = tuple(_node(name, entry, where) for name, entry in document["nodes"].items())
-    roots = tuple(map(str, document["root_eclasses"]))
-    if not nodes or not roots:
-        raise InvalidInput(where, "it has no nodes" if not nodes else "it has no root_eclasses")
-    number = {name: n for n, name in enumerate(dict.fromkeys(node.eclass for node in nodes))}
-    class_of = {node.id: number[node.eclass] for node in nodes}
-    for node in nodes:
-        missing = next((child for child in node.children if child not in class_of), None)
-        if missing is not None:
-            raise InvalidInput(where, f"child {missing!r} of node {node.id!r} is not a node")
+    entries, roots = document["nodes"], tuple(map(str, document["root_eclasses"]))
+    if not entries or not roots:
+        raise InvalidInput(where, "it has no nodes" if not entries else "it has no root_eclasses")
+    for name, entry in entries.items():
+        fault = _fault(entry)
+        if fault:
+            raise InvalidInput(where, f"{fault[0]} node {name!r} {fault[1]}".strip())
+    number: dict[str, int] = {}
+    class_of = {name: number.setdefault(str(entry["eclass"]), len(number)) for name, entry in entries.items()}
     unknown = next((root for root in roots if root not in number), None)
     if unknown is not None:
         raise InvalidInput(where, f"root class {unknown!r} has no nodes")
-    rows = [(-1 if n.subsumed else class_of[n.id], n.cost, [class_of[child] for child in n.children]) for n in nodes]
+    rows = []
+    for name, entry in entries.items():
+        try:
+            kids = [class_of[child] for child in entry.get("children", ())]
+        except (KeyError, TypeError) as error:
+            child = next(c for c in entry["children"] if not isinstance(c, str) or c not in class_of)
+            raise InvalidInput(where, f"child {child!r} of node {name!r} is not a node") from error
+        rows.append((-1 if entry.get("subsumed") is True else class_of[name], float(entry.get("cost", 1.0)), kids))
     graph = from_rows(rows, (number[root] for root in roots), len(number))
-    class_data = document.get("class_data")
-    return Serialized(nodes, tuple(number), roots, class_data if isinstance(class_data, dict) else {}, graph)
+    return Serialized(document, tuple(entries), tuple(number), graph)
 
 
-def _node(name: str, entry: object, where: str) -> SerialNode:
+def _fault(entry: object) -> tuple[str, str] | None:
+    """What stands before and behind a node's name in the message about it."""
     if not isinstance(entry, dict):
-        raise InvalidInput(where, f"node {name!r} is not an object")
-    children, eclass, cost = entry.get("children", []), entry.get("eclass"), entry.get("cost", 1.0)
-    if not isinstance(children, list) or not all(isinstance(child, str) for child in children):
-        raise InvalidInput(where, f"the children of node {name!r} are not a list of node ids")
+        return "", "is not an object"
+    if not isinstance(entry.get("children", []), list):
+        return "the children of", "are not a list of node ids"
+    eclass, cost = entry.get("eclass"), entry.get("cost", 1.0)
     if not isinstance(eclass, str | int) or isinstance(eclass, bool):
-        raise InvalidInput(where, f"node {name!r} has no eclass")
-    if not isinstance(cost, int | float) or isinstance(cost, bool) or math.isnan(cost) or cost < 0:
-        raise InvalidInput(where, f"the cost of node {name!r} is {cost!r}; a cost is a number, at least 0 (Infinity: never chosen)")
-    return SerialNode(name, str(entry.get("op", "")), tuple(children), str(eclass), float(cost), entry.get("subsumed") is True)
+        return "", "has no eclass"
+    if (
+        not isinstance(cost, int | float)
+        or isinstance(cost, bool)
+        or not cost >= 0
+        or (isinstance(cost, int) and cost > sys.float_info.max)
+    ):
+        return "the cost of", f"is {cost!r}; a cost is a number, at least 0 (Infinity: never chosen)"
+    return None

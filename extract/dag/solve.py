@@ -17,7 +17,11 @@ from emmy_eq.extract.dag.incumbent import REDUCE, Incumbent, tree_excess
 from emmy_eq.extract.dag.must import below_node, bits
 from emmy_eq.extract.dag.reduce import Reduced, reduce, whole_graph
 
-SLICE = 0.3  # of the time left, for the program of one part
+GREEDY = 0.5  # of the time in all
+SKETCH = 0.35  # of the time left after it
+PROOF = 0.6  # of the time left after both
+REDUCE_PACE = 25  # times what the costs of trees take: a round of reduction
+SLICE = 0.3  # of the time left, for one part without a solver
 SHARES = (0.03, 0.1)  # of the known cost, by which a node's cheapest tree may exceed its class's, part by part
 LARGE = 4000  # nodes of a part up to which it is worth a look before the whole is relaxed
 EXACT = 1e-9  # relative: what the last digits of a sum of floats may differ by
@@ -53,43 +57,49 @@ def extract(graph: EGraph, seconds: float = 10.0, names: Sequence[str] = ()) -> 
             f"root {names[lost] if names else f'class {lost}'}",
             "it has no finite extraction: every node of it needs itself, or costs infinity",
         )
-    simple = closure(graph, greedy(graph), graph.roots)
+    pace = (time.perf_counter() - start) / len(graph.cost)  # of this machine, as busy as it is: what follows takes multiples of it
+    floor = path_cost(graph)
+    simple = closure(graph, greedy(graph, until=start + GREEDY * seconds), graph.roots)
     base = dag_cost(graph, simple)
     best = min(simple, closure(graph, tree, graph.roots), key=lambda choice: dag_cost(graph, choice))
-    known = Incumbent(graph, best, path_cost(graph), start + seconds)
-    sketch(known, whole_graph(graph))
+    known = Incumbent(graph, best, floor, start + seconds, pace)
     if not known.done():
-        prove(known, reduce(graph, time.perf_counter() + REDUCE * known.left()))
+        (search if solver() else improved)(known, whole_graph(graph))
     cost = check(graph, known.best)
     return Extraction(known.best, cost, min(round_up(graph, known.bound), cost), base, time.perf_counter() - start)
 
 
-def sketch(known: Incumbent, level: Reduced) -> None:
-    """Look for better choices where trees are nearly the cheapest: a small part of a large e-graph, which often holds the best one."""
+def search(known: Incumbent, level: Reduced) -> None:
+    """Good choices first, from small parts of the e-graph; then what is left of it after reduction, and the proof; then more parts."""
+    from emmy_eq.extract.dag.exact import exact
+    from emmy_eq.extract.dag.neighbours import Neighbours
+
+    neighbours = Neighbours(known)
+    neighbours.search(level, time.perf_counter() + SKETCH * known.left(), 4)
+    small = reduced(known, level)
+    exact(known, small, time.perf_counter() + PROOF * known.left())
+    neighbours.search(small, known.deadline, 10_000)
+
+
+def improved(known: Incumbent, level: Reduced) -> None:
+    """Without a solver."""
+    part = None
     likely = tree_excess(level.graph)
-    seen = 0
     for share in SHARES:
         part = None if known.done() else known.narrow(level, likely, share * known.cost)
-        if part is None or len(part.graph.cost) <= seen:
-            return
-        seen = len(part.graph.cost)
-        if seen > LARGE and share > SHARES[0]:
-            return
-        improve(known, part, (0.02 if solver() else 0.2) * known.left())
-        if solver():
-            from emmy_eq.extract.dag.exact import whole
-
-            whole(known, part, SLICE * known.left())
+        if part is not None and len(part.graph.cost) < LARGE:
+            improve(known, part, SLICE * known.left())
+    reduced(known, level)
 
 
-def prove(known: Incumbent, small: Reduced) -> None:
-    """Search for what is cheaper in a reduced e-graph, and for the proof that nothing is."""
+def reduced(known: Incumbent, level: Reduced) -> Reduced:
+    """What is left after reduction, and what that proves; the level itself where there is no time for it."""
+    if known.done() or known.left() < REDUCE_PACE * known.pace * len(level.graph.cost):
+        return level
+    small = reduce(level.graph, time.perf_counter() + REDUCE * known.left())
     known.prove(forced_cost(small))
-    known.offer(closure(small.graph, greedy(small.graph), small.graph.roots), small)
-    if solver():
-        from emmy_eq.extract.dag.exact import search
-
-        search(known, small)
+    known.offer(closure(small.graph, greedy(small.graph, until=known.deadline), small.graph.roots), small)
+    return small
 
 
 def solver() -> bool:
@@ -98,7 +108,7 @@ def solver() -> bool:
 
 def path_cost(graph: EGraph) -> float:
     """A bound that needs next to no time: the dearest path of some root's cheapest choice."""
-    paths, _ = tree_costs(graph, max)
+    paths, _ = tree_costs(graph, combine=max)
     return max(paths[root] for root in graph.roots)
 
 

@@ -44,7 +44,7 @@ def without(graph: EGraph, cls: int, node: int, near: Choice) -> Choice | None:
         return None
     used = set(near.values())
     keeping = leaning(left, [1.0 if n in used else 0.0 for n in range(len(graph.cost))])
-    found = [closure(graph, greedy(view), graph.roots) for view in (left, keeping)]
+    found = [closure(graph, greedy(left, prices), graph.roots) for prices in (None, keeping)]
     return min(found, key=lambda choice: dag_cost(graph, choice))
 
 
