@@ -90,7 +90,7 @@ def tune(
             measuring.say(f"measured times make another plan the best: it stores {', '.join(chosen.stored) or 'nothing'}")
             looked.append(chosen)
             done = measuring.tune(new, rows, left)
-    return Tuned(done, tuple(reversed(list(_times([*looked, chosen], chosen, done)))))
+    return Tuned(done, tuple(_times([*looked, chosen], chosen, done)))
 
 
 def tuner(compiled: Compiled, path: Path, devices: int, ray: str | None) -> Tuner:
@@ -116,7 +116,10 @@ def _others(compiled: Compiled, first: _Plan, path: Path) -> Iterator[_Plan]:
 def _times(plans: Sequence[_Plan], chosen: _Plan, done: Tuning) -> Iterator[PlanTimes]:
     """Plans of the same kernels are one."""
     best = {k.identity: k.best for k in done.kernels}
-    for identities, plan in {p.identities: p for p in reversed(plans)}.items():
+    different: dict[tuple[str, ...], _Plan] = {}
+    for plan in plans:
+        different.setdefault(plan.identities, plan)
+    for identities, plan in different.items():
         times = [m.microseconds for i in identities if (m := best.get(i)) is not None]
         measured = sum(times) if len(times) == len(identities) else None
         yield PlanTimes(plan.stored, len(identities), plan.modelled * 1e6, measured, identities == chosen.identities)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import random
+import time
 from pathlib import Path
 
 import pytest
@@ -110,6 +112,35 @@ def test_public_egraphs(name: str, cost: float) -> None:
     found = extract(read(DATA / f"{name}.json.gz").graph, seconds=60)
     assert found.dag_cost == pytest.approx(cost, rel=1e-9)
     assert found.proved
+
+
+@needs_solver
+def test_neighbourhoods_alone_find_the_cheapest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where the whole is too large for the solver."""
+    monkeypatch.setattr("emmy_eq.extract.dag.exact.exact", lambda known, level, until: None)
+    found = extract(read(DATA / "tensat_resnet50.json.gz").graph, seconds=4)
+    assert found.dag_cost == pytest.approx(4.385794964760862, rel=1e-9)
+    assert found.dag_cost < found.greedy_cost
+
+
+def test_greedy_without_time_or_memory_takes_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = read(DATA / "rover_mcm_3_7_21_original_8iteration_egraph.json.gz").graph
+    in_full = check(graph, closure(graph, greedy(graph), graph.roots))
+    assert check(graph, closure(graph, greedy(graph, until=0.0), graph.roots)) >= in_full
+    monkeypatch.setattr("emmy_eq.extract.dag.greedy.MOST_BITS", 1000)
+    assert check(graph, closure(graph, greedy(graph), graph.roots)) >= in_full
+
+
+@needs_solver
+def test_a_large_egraph_keeps_the_time_limit() -> None:
+    """50,000 nodes without structure; the bound leaves room for a machine that others use too."""
+    chance = random.Random(0)
+    rows = [(cls, float(chance.randint(1, 9)), [chance.randrange(max(0, cls - 300), cls) for _ in range(cls > 30 and 2)])
+            for cls in range(25_000) for _ in range(2)]  # fmt: skip
+    start = time.perf_counter()
+    found = extract(from_rows(rows, [24_999], 25_000), seconds=3)
+    assert time.perf_counter() - start < 9
+    assert found.lower_bound <= found.dag_cost <= found.greedy_cost
 
 
 def test_the_same_choice_twice() -> None:

@@ -18,7 +18,7 @@ from emmy_eq.extract.dag.exact import whole
 from emmy_eq.extract.dag.incumbent import Incumbent, reach, restricted, tree_excess
 from emmy_eq.extract.dag.reduce import Reduced, compose, reduce
 
-FIRST, LEAST, MOST = 400, 100, 100_000  # nodes of a part, before its reduction
+FIRST, LEAST, MOST = 1500, 100, 100_000  # nodes of a part, before its reduction
 FAST, SLOW = 0.2, 1.5  # seconds that a part should take
 
 
