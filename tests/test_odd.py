@@ -84,3 +84,10 @@ def test_what_no_program_or_argument_can_be_is_said() -> None:
 
 def test_an_operation_of_torch_itself_is_placed_where_it_is_compiled() -> None:
     assert "test_odd.py" in refusal(lambda: emmy_eq.compile(torch.asinh, (torch.ones(3),)))
+
+
+def test_strides_count_from_the_begin_of_the_memory() -> None:
+    """Not from the view that `as_strided` is called on."""
+    x = torch.arange(35.0).reshape(5, 7)
+    check(lambda x: x.t()[1:].as_strided((3, 3), (1, 3), 2), x)
+    check(lambda x: x[2:].as_strided((2, 2), (7, 1)), x)

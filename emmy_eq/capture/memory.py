@@ -64,9 +64,14 @@ class Memory:
         known, storage = self._known[id(x)], self._storages[_key(x)]
         if known.version != storage.version:
             base = self.ref_of_base(storage)
-            known.ref = base if _same_place(x, storage.base) else self._record("aten.as_strided.default", self._window(storage, x), x)
+            known.ref = base if _same_place(x, storage.base) else self.window(x)
             known.version = storage.version
         return known.ref
+
+    def window(self, x: Tensor) -> Ref:
+        """What ``x`` holds of its storage: its strides and offset count from the storage's begin, whatever view it was made from."""
+        storage = self._storages[_key(x)]
+        return self._record("aten.as_strided.default", self._window(storage, x), x)
 
     def ref_of_base(self, storage: _Storage) -> Ref:
         return self._known[id(storage.base)].ref
@@ -94,8 +99,8 @@ class Memory:
     def _window(self, storage: _Storage, x: Tensor, value: Ref | None = None) -> dict[str, Any]:
         base = storage.base
         if not base.is_contiguous() or base.storage_offset() or base.dtype != x.dtype:
-            why = f"a view is written whose base has strides {base.stride()}, offset {base.storage_offset()}, dtype {base.dtype}"
-            raise Unsupported("in-place operation", why, self._where(), tuple(base.shape))
+            why = f"a view of a base that has strides {base.stride()}, offset {base.storage_offset()}, dtype {base.dtype}"
+            raise Unsupported("view by strides", why, self._where(), tuple(base.shape))
         window = {"size": tuple(x.shape), "stride": x.stride(), "storage_offset": x.storage_offset()}
         return {"self": self.ref_of_base(storage), **({} if value is None else {"src": value}), **window}
 

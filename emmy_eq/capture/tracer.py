@@ -124,7 +124,9 @@ class Tracer(TorchDispatchMode):
         else:
             found = func(**arguments)
         listed = list(found) if isinstance(found, list | tuple) else [found]
-        if any(x not in self.memory for x in listed):
+        if func is torch.ops.aten.as_strided.default:
+            self.memory.add(found, self.memory.window(found))
+        elif any(x not in self.memory for x in listed):
             ref = self._record(str(func), _without_defaults(func, arguments), tuple((tuple(x.shape), dtype_name(x.dtype)) for x in listed))
             for k, x in enumerate(listed):
                 self.memory.add(x, Ref(ref.node, k))
