@@ -214,8 +214,8 @@ def _same_ends(rule: Rule, lhs: Array, rhs: Array) -> str | None:
     if lhs.dtype.kind != "f" or rhs.dtype.kind != "f":
         return _first(lhs, rhs, lhs != rhs)
     differ = _one_is_finite(rule, lhs, rhs) | (np.isinf(lhs) & np.isinf(rhs) & (lhs != rhs))
-    if rule.mends:
-        differ |= np.isinf(lhs) & np.isnan(rhs)
+    if rule.mends:  # of ordinary numbers nothing overflows, so an infinity is one
+        differ |= np.isinf(lhs) & (lhs != rhs)
     return _first(lhs, rhs, differ)
 
 

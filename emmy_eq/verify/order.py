@@ -150,13 +150,16 @@ def operand(array: Array, dtype: str, mask: int, extents: tuple[int, ...]) -> Ex
 
 
 def _differ(lhs: Exact, rhs: Exact, exact: bool, mends: bool) -> str | None:
-    """Finite numbers and infinities agree; a NaN may stand for an infinity in the classes that round, and for anything in what mends."""
+    """Finite numbers and infinities agree; a NaN may stand for an infinity in the classes that round, and for anything in what mends.
+
+    An infinity is one here also for what mends: exact sums do not underflow.
+    """
     left, right = np.broadcast_arrays(lhs.array, rhs.array)
     for at in np.ndindex(*left.shape):
         a, b = left[at], right[at]
         nan, also = a != a, b != b
         loose = not exact and (nan or also) and not (_finite(a) or _finite(b))
-        if not (loose or (mends and not _finite(a)) or (nan and also) or a == b):
+        if not (loose or (mends and nan) or (nan and also) or a == b):
             return f"left {a}, right {b} at {at}"
     return None
 
