@@ -24,7 +24,9 @@ A row may give products to the tensor cores, 16 x 8 results and 16 products each
                  products are summed (`emmy_eq.codegen.lower.tf32`).
 
 ``STAGE`` is how operands come to the threads that share them: ``1:shared``, ``2:shared`` through registers to one or two buffers in
-shared memory; ``2:async`` to ``4:async`` by cp.async into so many buffers, where an operand is loaded as it is, in aligned vectors.
+shared memory; ``2:async`` to ``4:async`` by cp.async into so many buffers, where an operand is loaded as it is, in aligned vectors;
+``2:tma`` to ``8:tma`` by the copy engine, which a warp beside those of WORK asks for whole boxes.  Warpgroups then multiply them where
+they lie (wgmma): four warps along m are one, and its columns are one step of up to 256.
 
 ``RASTER`` is the order in which blocks start.  ``row``: the last axis of the outer loops fastest.  ``g8``: 8 blocks along the
 second last axis with more than one block, then one along the last, so that blocks that run together share operands in L2.
@@ -44,9 +46,10 @@ from dataclasses import dataclass
 from emmy_eq.errors import InvalidInput
 
 MAX_THREADS = 1024
-DEPTHS = {"shared": (1, 2), "async": (2, 3, 4)}  # buffers by path
+DEPTHS = {"shared": (1, 2), "async": (2, 3, 4), "tma": (2, 3, 4, 5, 6, 7, 8)}  # buffers by path
 WARP = 32
 ATOMS = {"m16": 16, "n8": 8, "k16": 16, "k8": 8, "k8x3": 8}  # elements of mma.sync's step along one of its axes
+WARPGROUP = 128  # threads that wgmma takes together
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +183,7 @@ def _split(item: str, spec: str) -> Split:
 def _stage(text: str) -> Stage:
     match = re.fullmatch(r"(\d):(\w+)", text)
     if match is None or int(match[1]) not in DEPTHS.get(match[2], ()):
-        raise InvalidInput(f"STAGE={text}", "it is DEPTH:PATH, with depth 1 or 2 of path shared, 2 to 4 of path async")
+        raise InvalidInput(f"STAGE={text}", "it is DEPTH:PATH, with depth 1 or 2 of path shared, 2 to 4 of async, 2 to 8 of tma")
     return Stage(int(match[1]), match[2])
 
 
@@ -213,6 +216,8 @@ def check(row: Schedule) -> None:
         digits *= split.threads
     if row.atoms:
         _check_atoms(row, digits)
+    elif row.stage.path == "tma":
+        raise InvalidInput(f"STAGE={row.stage}", "the copy engine brings what tensor cores multiply: m16, n8, k16 are missing")
     if digits > row.threads:
         raise InvalidInput(f"WORK=t{row.threads}", f"TILE needs {digits} threads")
     for name, split in row.reduce:
@@ -235,3 +240,18 @@ def _check_atoms(row: Schedule, warps: int) -> None:
         raise InvalidInput(f"WORK=t{row.threads}", f"TILE's warps are {warps * WARP} threads")
     if not row.stage.depth:
         raise InvalidInput("STAGE", "tensor cores read their operands from shared memory")
+    if row.stage.path == "tma":
+        _check_warpgroups(row)
+
+
+def _check_warpgroups(row: Schedule) -> None:
+    """The four warps of a warpgroup have 16 rows each, adjacent ones, and the same columns."""
+    last = [name for name, s in row.tile if s.threads > 1][-1:]
+    for name, s in (*row.tile, *row.reduce):
+        if s.atom == "m16" and (s.threads % (WARPGROUP // WARP) or s.regs > 1 or last != [name]):
+            why = "a warpgroup's rows are w4.m16, more w is more warpgroups, and no axis after it in TILE has threads"
+            raise InvalidInput(f"split {name}:{s}", why)
+        if s.atom == "n8" and s.regs * ATOMS["n8"] > 256:
+            raise InvalidInput(f"split {name}:{s}", "a warpgroup has up to 256 columns")
+        if s.atom[:1] == "k" and (s.atom != "k16" or s.regs % 4):
+            raise InvalidInput(f"split {name}:{s}", "the copy engine brings rows of 64 16-bit values: r4.k16, r8.k16, ...")

@@ -116,7 +116,7 @@ def test_tensor_cores_are_the_default(text: str, arch: str) -> None:
     kernel = kernels.kernel(text)
     row = schedules(kernel, target(arch))[0]
     made = lower(tile_ir.to_tile(kernel, row), target(arch))
-    assert kernel_ir.Mma in used(made)
+    assert {kernel_ir.Mma, kernel_ir.Wgmma} & used(made)
     assert compile_cubin(cuda.source(made, target(arch)), arch)
     if arch == "sm_90a":
         check(text, row, roundings=roundings(text))

@@ -63,7 +63,7 @@ def test_canonical_spelling() -> None:
         ("WORK=t64 TILE=i0", "AXIS:PARTS"),
         ("WORK=t64 TILE=i0:x4", "its parts are"),
         ("WORK=t64 STAGE=3:shared", "depth 1 or 2"),
-        ("WORK=t64 STAGE=2:tma", "shared"),
+        ("WORK=t64 STAGE=2:bulk", "shared"),
         ("WORK=t64 RASTER=zigzag", "row, late, or gN"),
         ("WORK=t64 WORK=t64", "given twice"),
         ("WARPS=4", "items are"),

@@ -238,6 +238,54 @@ kernel mlp_halves(x: f16[{m},{k}], g: f16[{k},{n}], u: f16[{k},{n}]) -> out: f16
 """
 
 
+def gated_halves(m: int, n: int, k: int, right: str = "kn") -> str:
+    """silu(x @ g) * (x @ u) of 16-bit values as they are stored."""
+    shape, at = (f"{k},{n}", "i2, i1") if right == "kn" else (f"{n},{k}", "i1, i2")
+    return f"""
+kernel gated_halves(x: bf16[{m},{k}], g: bf16[{shape}], u: bf16[{shape}]) -> out: bf16[{m},{n}]:
+  loop i0 < {m}, i1 < {n}:
+    fold i2 < {k}:
+      v0 = load x[i0, i2]
+      v1 = cast f32 v0
+      v2 = load g[{at}]
+      v3 = cast f32 v2
+      v4 = mul v1, v3
+      v5 = load u[{at}]
+      v6 = cast f32 v5
+      v7 = mul v1, v6
+      carry v8 = sum(v4)
+      carry v9 = sum(v7)
+    v10 = sigmoid v8
+    v11 = mul v8, v10
+    v12 = mul v11, v9
+    v13 = cast bf16 v12
+    store out[i0, i1] = v13
+"""
+
+
+def projections_halves(m: int, n: int, k: int) -> str:
+    """x @ a.T and x @ b.T, stored both."""
+    return f"""
+kernel projections_halves(x: bf16[{m},{k}], a: bf16[{n},{k}], b: bf16[{n},{k}]) -> out: bf16[{m},{n}], other: bf16[{m},{n}]:
+  loop i0 < {m}, i1 < {n}:
+    fold i2 < {k}:
+      v0 = load x[i0, i2]
+      v1 = cast f32 v0
+      v2 = load a[i1, i2]
+      v3 = cast f32 v2
+      v4 = mul v1, v3
+      v5 = load b[i1, i2]
+      v6 = cast f32 v5
+      v7 = mul v1, v6
+      carry v8 = sum(v4)
+      carry v9 = sum(v7)
+    v10 = cast bf16 v8
+    store out[i0, i1] = v10
+    v11 = cast bf16 v9
+    store other[i0, i1] = v11
+"""
+
+
 def norm_linear_halves(m: int, n: int, k: int) -> str:
     """(x @ w) / |x|: the squares of x are summed beside the product."""
     return f"""

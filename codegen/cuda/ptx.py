@@ -188,7 +188,7 @@ STATEMENTS: Mapping[type, Callable[[Any, Any], list[str]]] = {
     ir.WgmmaFence: _plain("wgmma.fence.sync.aligned;"),
     ir.Wgmma: _wgmma,
     ir.WgmmaCommit: _plain("wgmma.commit_group.sync.aligned;"),
-    ir.WgmmaWait: _counted("wgmma.wait_group.sync.aligned"),
+    ir.WgmmaWait: lambda p, s: [asm(f"wgmma.wait_group.sync.aligned {s.pending};", _accumulators(s.results))],
     ir.ClusterSync: _plain("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"),
     ir.SetMaxRegs: lambda p, s: [asm(f"setmaxnreg.{'inc' if s.increase else 'dec'}.sync.aligned.u32 {s.registers};")],
 }

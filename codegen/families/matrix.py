@@ -11,6 +11,7 @@ from emmy_eq.codegen.lower.stage import MATRIX_ROW
 from emmy_eq.codegen.schedule import ATOMS, DEPTHS, WARP, Schedule, Split, Stage
 from emmy_eq.codegen.tile_ir import factors
 from emmy_eq.extract.targets import Target
+from emmy_eq.loop_ir import Carry
 
 TRIED = 8  # tiles proposed
 SPLITS = (1, 2, 3, 4, 6, 8, 16)
@@ -59,9 +60,9 @@ class Block:
         """Accumulators of a thread."""
         return 4 * self.steps[0] * self.steps[1] * p.accumulators
 
-    def shared(self, p: Product) -> int:
-        """Bytes of one buffer of the operands."""
-        return (self.tile("m") + p.accumulators * self.tile("n")) * (self.tile("k") * self.itemsize + MATRIX_ROW)
+    def shared(self, p: Product, pad: int = MATRIX_ROW) -> int:
+        """Bytes of one buffer of the operands, whose rows are followed by ``pad`` bytes."""
+        return (self.tile("m") + p.accumulators * self.tile("n")) * (self.tile("k") * self.itemsize + pad)
 
 
 BLOCKS = (
@@ -87,13 +88,16 @@ def matches(facts: Facts) -> bool:
 
 
 def operands(facts: Facts, p: Product) -> str | None:
-    """The type of what tensor cores may multiply for some sum: values that vary along m and k, and along n and k."""
-    for c in p.fold.carries:
-        found = factors(c.args[0], facts.known) if c.name == "sum" else None
-        axes = [{p.m, p.n, p.k} & set(facts.known[x].axes) for x in found or ()]
-        if found is not None and axes in ([{p.m, p.k}, {p.n, p.k}], [{p.n, p.k}, {p.m, p.k}]):
-            return facts.known[found[0]].dtype
-    return None
+    """The type of what tensor cores may multiply for some sum."""
+    found = (multiplied(facts, p, c) for c in p.fold.carries)
+    return next((facts.known[f[0]].dtype for f in found if f is not None), None)
+
+
+def multiplied(facts: Facts, p: Product, c: Carry) -> tuple[str, str] | None:
+    """The values that tensor cores may multiply for ``c``: they vary along m and k, and along n and k."""
+    found = factors(c.args[0], facts.known) if c.name == "sum" else None
+    axes = [{p.m, p.n, p.k} & set(facts.known[x].axes) for x in found or ()]
+    return found if axes in ([{p.m, p.k}, {p.n, p.k}], [{p.n, p.k}, {p.m, p.k}]) else None
 
 
 def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
@@ -107,14 +111,14 @@ def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
     for block, split in sorted(choices, key=lambda c: _seconds(facts, target, p, *c))[:TRIED]:
         depths = [d for d in DEPTHS["async"] if d * block.shared(p) * _resident(target, p, block) <= target.shared_per_sm]
         for depth in (*depths[::-1], *([] if depths else [min(DEPTHS["async"])])):
-            yield _tiled(facts, p, block, split, depth)
+            yield tiled(facts, p, block, split, Stage(depth, "async"))
 
 
 def _divides(facts: Facts, p: Product, block: Block, split: int) -> bool:
     return split == 1 or (len(facts.folds) == 1 and facts.extents[p.k] >= SPLIT_STEPS * split * block.tile("k"))
 
 
-def _counts(facts: Facts, p: Product, block: Block) -> tuple[int, int]:
+def counts(facts: Facts, p: Product, block: Block) -> tuple[int, int]:
     """Tiles along m and n."""
     assert p.m is not None
     return -(-facts.extents[p.m] // block.tile("m")), -(-facts.extents[p.n] // block.tile("n"))
@@ -130,7 +134,7 @@ def _resident(target: Target, p: Product, block: Block) -> int:
 def _seconds(facts: Facts, target: Target, p: Product, block: Block, split: int) -> float:
     """Modelled time: waves of blocks at the rate that the resident warps sustain, and the join of a split fold."""
     assert p.m is not None
-    m, n = _counts(facts, p, block)
+    m, n = counts(facts, p, block)
     outputs = facts.points(tuple(a.name for a in facts.axes.outer))
     blocks = outputs // (facts.extents[p.m] * facts.extents[p.n]) * m * n * split
     deepest = -(-blocks // target.sms)
@@ -145,7 +149,7 @@ def _seconds(facts: Facts, target: Target, p: Product, block: Block, split: int)
     return max(waves * work / rate * spilled, traffic) + join
 
 
-def _tiled(facts: Facts, p: Product, block: Block, split: int, depth: int) -> Schedule:
+def tiled(facts: Facts, p: Product, block: Block, split: int, stage: Stage) -> Schedule:
     assert p.m is not None
     reduce = {}
     for f, kind in zip(facts.folds, facts.kinds, strict=True):
@@ -154,11 +158,11 @@ def _tiled(facts: Facts, p: Product, block: Block, split: int, depth: int) -> Sc
             reduce[a.name] = Split(steps=0, regs=step)
     reduce[p.k] = replace(block.split("k"), blocks=split, steps=0)
     tile = ((p.m, block.split("m")), (p.n, block.split("n")))
-    return Schedule(block.threads, tile, tuple(reduce.items()), Stage(depth, "async"), _raster(facts, p, block))
+    return Schedule(block.threads, tile, tuple(reduce.items()), stage, _raster(facts, p, block))
 
 
 def _raster(facts: Facts, p: Product, block: Block) -> str:
     """Blocks that run together share operands in L2: 8 tiles along m, then one along n."""
-    m, n = _counts(facts, p, block)
+    m, n = counts(facts, p, block)
     last = tuple(a.name for a in facts.axes.outer[-2:])
     return "g8" if last == (p.m, p.n) and m % 8 == 0 and n >= 8 else "row"

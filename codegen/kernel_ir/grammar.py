@@ -381,7 +381,11 @@ class WgmmaCommit:
 
 @dataclass(frozen=True, slots=True)
 class WgmmaWait:
+    """Until at most ``pending`` groups are in flight.  ``results``: registers that are read next; the compiler, which does not know
+    that the wait makes them, is told so."""
+
     pending: int
+    results: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

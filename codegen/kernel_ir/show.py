@@ -122,7 +122,7 @@ _TEXT: dict[type, Callable[[Any], str]] = {
     ir.WgmmaFence: lambda s: "wgmma.fence",
     ir.Wgmma: _wgmma,
     ir.WgmmaCommit: lambda s: "wgmma.commit",
-    ir.WgmmaWait: lambda s: f"wgmma.wait {s.pending}",
+    ir.WgmmaWait: lambda s: f"wgmma.wait {s.pending}{f' ({_names(s.results)})' if s.results else ''}",
     ir.ClusterSync: lambda s: "cluster.sync",
     ir.SetMaxRegs: lambda s: f"setmaxregs {'+' if s.increase else '-'}{s.registers}",
 }

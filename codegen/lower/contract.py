@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from emmy_eq import index as ix
-from emmy_eq.codegen.lower import fold, matrix, reduce, skip, stage
+from emmy_eq.codegen.lower import fold, matrix, reduce, skip, stage, tma, wgmma
 from emmy_eq.codegen.lower.builder import literal
 from emmy_eq.codegen.lower.layout import AxisMap, Fragment, Scope, bits, coordinates
 from emmy_eq.codegen.lower.matrix import Product
@@ -124,6 +124,16 @@ class _Contraction:
 
     def emit(self) -> None:
         e = self.e
+        if e.row.stage.path == "tma":
+            self.by_boxes()
+        else:
+            self.by_tiles()
+        whole = {p.map.axis: p.map for p in self.placed}
+        totals = [_over_threads(e, st, acc, inner, whole) for _, st, acc, inner in self.parts()]
+        fold.finish(e, self.f, self.states, totals, whole)
+
+    def by_tiles(self) -> None:
+        e = self.e
         with ExitStack() as stack:
             stack.enter_context(e.bound(self.within))
             pipeline = Pipeline.start(e, self.placed, (*self.plan.operands, *self.early), frozenset(a.name for a in self.f.axes))
@@ -137,13 +147,37 @@ class _Contraction:
             self.tile_parts(maps)
             operands = dict.fromkeys((*self.plan.operands, *self.weights.values()))
             tiles = {name: pipeline.tile(e, name) for name in operands}
-            self.matrix_parts(tiles)
+            if self.plan.matrix:
+                matrix.multiply(e, self.products(), tiles)
             self.inner_parts(maps, tiles)
             pipeline.advance(e)
         pipeline.drain(e)
-        whole = {p.map.axis: p.map for p in self.placed}
-        totals = [_over_threads(e, st, acc, inner, whole) for _, st, acc, inner in self.parts()]
-        fold.finish(e, self.f, self.states, totals, whole)
+
+    def by_boxes(self) -> None:
+        """Operands come by the copy engine, and warpgroups multiply them."""
+        e = self.e
+        inner = {r for c, i in zip(self.f.carries, self.plan.inner, strict=True) for r, x in zip(c.results, i, strict=False) if x}
+        if self.early or inner - set(self.plan.matrix) or any(p.held for p in self.plan.matrix.values()):
+            raise Unsupported("schedule", "the copy engine for other operands than those of products on tensor cores")
+        again = self.again()
+        pipeline = tma.Pipeline.start(e, self.placed, self.plan.operands, bool(again))
+
+        def step() -> None:
+            for name in again:
+                e.bind(name, e.home, tma.get(e, pipeline.tile(name), e.home))
+            self.tile_parts({p.map.axis: e.home[p.map.axis] for p in self.placed})
+            wgmma.multiply(e, self.products(), {name: pipeline.tile(name) for name in self.plan.operands})
+
+        pipeline.run(e, step, [total for _, total in self.products()])
+
+    def products(self) -> list[tuple[Product, Fragment]]:
+        """What tensor cores multiply, and the sum that it is added to."""
+        totals = {
+            r: part
+            for c, acc in zip(self.f.carries, self.accs, strict=True)
+            for r, part in zip(c.results, acc[-len(c.results) :], strict=True)
+        }
+        return [(p, totals[r]) for r, p in self.plan.matrix.items()]
 
     def again(self) -> list[str]:
         """Operands of tensor cores that tile parts read as well (statistics of a product's operand): from shared memory."""
@@ -183,15 +217,6 @@ class _Contraction:
         e.bind(name, e.home, weight)
         if any(i and r not in self.plan.matrix for i, r in zip(inner, c.results, strict=True)):
             self.weights[c.results[0]] = name
-
-    def matrix_parts(self, tiles: dict[str, SharedTile]) -> None:
-        totals = {
-            r: part
-            for c, acc in zip(self.f.carries, self.accs, strict=True)
-            for r, part in zip(c.results, acc[-len(c.results) :], strict=True)
-        }
-        if self.plan.matrix:
-            matrix.multiply(self.e, [(p, totals[r]) for r, p in self.plan.matrix.items()], tiles)
 
     def inner_parts(self, maps: Scope, tiles: dict[str, SharedTile]) -> None:
         """One element of the folded axes at a time: read fragments, accumulate."""

@@ -14,11 +14,12 @@ from math import prod
 
 from emmy_eq import index as ix
 from emmy_eq.codegen.kernel_ir import Atom, Cmp, Lit
-from emmy_eq.codegen.lower import access, fold, positions, scan, stage
+from emmy_eq.codegen.lower import access, fold, positions, scan, stage, tma_store
 from emmy_eq.codegen.lower.access import Memory
 from emmy_eq.codegen.lower.builder import Builder
 from emmy_eq.codegen.lower.layout import AxisMap, Fragment, Scope, atom_map, bits, coordinates, join, scalar
 from emmy_eq.codegen.lower.threads import Digits, digits
+from emmy_eq.codegen.lower.tma import Producer
 from emmy_eq.codegen.tile_ir import Fold, Stmt, Tile, Value, axes, is_gather, values
 from emmy_eq.errors import Unsupported
 from emmy_eq.index import Idx, var
@@ -46,6 +47,7 @@ class Engine:
         self.home: dict[str, AxisMap] = {}
         self.doubled: set[str] = set()  # shared arrays of several buffers
         self.matrices: set[str] = set()  # values that ldmatrix reads from shared memory
+        self.producer = Producer()
         self.outer = tuple(a.name for a in axes(tile.body).outer)
         self.joined = self.digits.split == 1  # whether one block is left for each output tile
 
@@ -189,6 +191,9 @@ class Engine:
         # The blocks along another store's axes hold this value too, and one of them is to write it.
         elsewhere = [self.digits.block[a] for a in self.outer if a not in over]
         where = (*where, *(Cmp(block, "==", ix.const(0)) for block in map(self.b.simplify, elsewhere) if block != ix.const(0)))
+        if not where and (to := tma_store.tile(self, s)) is not None:
+            tma_store.store(self, s, frag, to)
+            return
         memory = Memory("global", s.buffer, buffer.dtype)
         access.store(self.b, memory, frag, lambda _: offset, self.home, over, where)
 

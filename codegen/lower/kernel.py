@@ -22,11 +22,16 @@ def lower(tile: Tile, target: Target) -> k.Kernel:
     """The kernel that ``tile``'s schedule row makes of it; raises `Unsupported` where the row cannot be lowered."""
     e = Engine(tile)
     e.run(tile.body)
-    body = barriers.insert(tuple(e.b.levels[0].stmts), frozenset(e.doubled))
+    body, threads = barriers.insert(tuple(e.b.levels[0].stmts), frozenset(e.doubled)), tile.schedule.threads
+    resident = tile.schedule.resident
+    if e.producer.body:
+        resident = max(resident, 1)
+        body, threads = e.producer.beside(body, threads, target.registers_per_sm, resident)
     groups = (("input", tile.inputs), ("output", tile.outputs))
     params = (*(k.Param(x.name, x.dtype, prod(x.shape), kind) for kind, group in groups for x in group), *e.b.scratch)
-    grid, row = (e.digits.grid, 1, 1), tile.schedule
-    kernel = k.Kernel(tile.name, params, grid, row.threads, tuple(e.b.shared), body, min_blocks=row.resident)
+    kernel = k.Kernel(
+        tile.name, params, (e.digits.grid, 1, 1), threads, tuple(e.b.shared), body, tuple(e.producer.maps), min_blocks=resident
+    )
     size = shared_layout(kernel)[1]
     if size > target.shared_per_block:
         raise Unsupported("schedule", f"it needs {size} bytes of shared memory; {target} has {target.shared_per_block}")

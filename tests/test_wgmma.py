@@ -1,0 +1,122 @@
+"""Warpgroups (wgmma) and the copy engine: 16-bit products agree in the simulator with float64; CUDA for sm_90a."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from emmy_eq.codegen import cuda, kernel_ir, schedule, simulate
+from emmy_eq.errors import InvalidInput, Unsupported
+from tests import tile_kernels as kernels
+from tests.kernel_samples import without
+from tests.test_lower import H200, check
+from tests.test_mma import lowered, used
+
+ONE = "WORK=t128 TILE=i0:w4.m16,i1:r8.n8 REDUCE=i2:s.r4.k16 STAGE=3:tma"
+TWO = "WORK=t256 TILE=i0:w8.m16,i1:r9.n8 REDUCE=i2:s.r4.k16 STAGE=2:tma"
+BESIDE = "WORK=t256 TILE=i1:w2.r8.n8,i0:w4.m16 REDUCE=i2:s.r8.k16 STAGE=2:tma"
+BATCHED = "WORK=t128 TILE=i1:w4.m16,i2:r5.n8 REDUCE=i3:s.r4.k16 STAGE=4:tma"
+
+
+@pytest.mark.parametrize("left", ["mk", "km"])
+@pytest.mark.parametrize("right", ["kn", "nk"])
+@pytest.mark.parametrize(("dtype", "row"), [("f16", ONE), ("bf16", TWO), ("f16", BESIDE)])
+def test_operand_orders(dtype: str, left: str, right: str, row: str) -> None:
+    check(kernels.halves(72, 136, 136, dtype, left, right), row)
+
+
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        (kernels.halves(64, 64, 64), ONE),
+        (kernels.halves(64, 64, 64), TWO),
+        (kernels.halves(9, 8, 8), ONE),
+        (kernels.halves(130, 77, 72, right="nk"), TWO),  # no tensor has rows of 77 elements
+        (kernels.halves(65, 72, 1032, "bf16"), ONE + " RASTER=late"),
+        (kernels.halves(256, 144, 128), TWO + " RASTER=g2"),
+        (kernels.batched_halves(3, 70, 44, 136), BATCHED),
+        (kernels.gated_halves(130, 136, 136), TWO),
+        (kernels.gated_halves(130, 130, 136, "nk"), BESIDE),
+        (kernels.projections_halves(130, 72, 136), ONE),
+        (kernels.norm_linear_halves(130, 75, 200), TWO),
+        (kernels.norm_linear_halves(70, 130, 200), BESIDE),
+        (kernels.heads_linear_halves(70, 72, 3, 72), "WORK=t128 TILE=i0:w4.m16,i1:r9.n8 REDUCE=i2:s,i3:s.r4.k16 STAGE=3:tma"),
+        (kernels.heads_linear_halves(70, 72, 5, 64), "WORK=t128 TILE=i0:w4.m16,i1:r9.n8 REDUCE=i2:s,i3:r4.k16 STAGE=3:tma"),
+    ],
+)
+def test_agrees_with_float64(text: str, row: str) -> None:
+    assert {kernel_ir.Wgmma, kernel_ir.TmaLoad} <= used(lowered(text, row))
+    check(text, row)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        kernels.halves(100, 77, 333),  # rows of 666 bytes
+        kernels.halves(104, 77, 336),  # rows of 154 bytes
+        kernels.mlp_halves(128, 128, 64),  # an operand is computed
+        kernels.norm_then_linear_halves(64, 64, 128),
+    ],
+)
+def test_what_the_copy_engine_cannot_read_is_refused(text: str) -> None:
+    with pytest.raises(Unsupported, match="copy engine"):
+        lowered(text, ONE)
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("WORK=t64 TILE=i0:w2.m16,i1:r8.n8 REDUCE=i2:s.r4.k16 STAGE=2:tma", "w4.m16"),
+        ("WORK=t128 TILE=i0:w4.r2.m16,i1:r8.n8 REDUCE=i2:s.r4.k16 STAGE=2:tma", "w4.m16"),
+        ("WORK=t256 TILE=i0:w4.m16,i1:w2.r8.n8 REDUCE=i2:s.r4.k16 STAGE=2:tma", "no axis after it"),
+        ("WORK=t128 TILE=i0:w4.m16,i1:r33.n8 REDUCE=i2:s.r4.k16 STAGE=2:tma", "256 columns"),
+        ("WORK=t128 TILE=i0:w4.m16,i1:r8.n8 REDUCE=i2:s.r2.k16 STAGE=2:tma", "rows of 64"),
+        ("WORK=t128 TILE=i0:t16,i1:t8 REDUCE=i2:s.r16 STAGE=2:tma", "missing"),
+        ("WORK=t128 TILE=i0:w4.m16,i1:r8.n8 REDUCE=i2:s.r4.k16 STAGE=9:tma", "2 to 8"),
+    ],
+)
+def test_illegal_row_says_why(row: str, reason: str) -> None:
+    with pytest.raises(InvalidInput, match=reason):
+        schedule.parse(row)
+
+
+def test_results_leave_by_the_copy_engine_where_it_can_write_them() -> None:
+    made = used(lowered(kernels.projections_halves(130, 72, 136), ONE))
+    assert {kernel_ir.Stmatrix, kernel_ir.TmaStore} <= made
+    made = used(lowered(kernels.halves(130, 77, 72, right="nk"), TWO))
+    assert kernel_ir.Store in made
+    assert kernel_ir.TmaStore not in made
+
+
+def test_columns_of_two_warpgroups_start_at_panels() -> None:
+    row = "WORK=t256 TILE=i1:w2.r9.n8,i0:w4.m16 REDUCE=i2:s.r4.k16 STAGE=2:tma"
+    check(kernels.halves(64, 144, 64, right="nk"), row)
+    with pytest.raises(Unsupported, match="multiples of 64"):
+        lowered(kernels.halves(64, 144, 64), row)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reported"),
+    [
+        (kernel_ir.WgmmaFence, "wgmma.fence"),
+        (kernel_ir.MbarExpect, "deadlock"),
+        (kernel_ir.MbarArrive, "deadlock"),
+        (kernel_ir.WgmmaWait, "race"),
+        (kernel_ir.MbarWait, "race"),
+    ],
+)
+def test_the_simulator_needs_every_part_of_the_pipeline(kind: type, reported: str) -> None:
+    """A row without one of its synchronizations is found out, so that agreement above means something."""
+    text = kernels.halves(64, 64, 512)
+    broken = without(lowered(text, ONE), kind)
+    memory = {p.name: np.ones(p.size, "f2") for p in broken.params}
+    with pytest.raises(simulate.KernelFault, match=reported):
+        simulate.run(broken, memory)
+
+
+def test_cuda_of_a_product_by_warpgroups(golden: Callable[[str, str], None]) -> None:
+    text = kernels.halves(64, 16, 256, right="nk")
+    row = "WORK=t128 TILE=i0:w4.m16,i1:r2.n8 REDUCE=i2:s.r4.k16 STAGE=3:tma"
+    golden("lower_wgmma.cu", cuda.source(lowered(text, row), H200))
