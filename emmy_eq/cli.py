@@ -78,6 +78,7 @@ def parser() -> argparse.ArgumentParser:
     program.add_argument(
         "--schedule", metavar="ROW", action="append", help="for the one kernel, or 'KERNEL ROW' (repeatable; --ir tile prints those in use)"
     )
+    program.add_argument("--search-seconds", type=float, default=60.0, metavar="S", help="take the best plan found by then (default: 60)")
     program.add_argument("--rules", metavar="FILE.py", action="append", default=[], help="rules of your own (repeatable)")
     program.add_argument("--json", action="store_true", help="machine-readable output")
 
@@ -302,7 +303,8 @@ def compiled_from(options: argparse.Namespace) -> Compiled:
     from emmy_eq.pipeline import Compiled, Options
     from emmy_eq.torch_ir import capture, capture_code
 
-    settings = Options(options.target, options.accuracy, place, schedule, checked(rules_of(options.rules)))
+    mine = checked(rules_of(options.rules))
+    settings = Options(options.target, options.accuracy, place, schedule, mine, options.search_seconds)
 
     def source() -> Program:
         return capture_code(options.code) if options.code is not None else capture(*load(options.program, options.inputs))

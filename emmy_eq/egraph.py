@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from importlib.machinery import PathFinder
 from typing import Any
 
-from emmy_eq import encode, signature
+from emmy_eq import encode, progress, signature
 from emmy_eq.rule import Phase, Rounding, Rule
 from emmy_eq.terms import Axis, AxisTable, InputBuf, Result, TermProgram
 
@@ -55,7 +55,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """``rows`` counts e-nodes, ``matches`` how often each rule matched; ``stopped`` names the limit that was met, if one was."""
+    """``rows`` counts e-nodes, ``matches`` how often each rule matched.
+
+    ``stopped`` names the limit that was met, if one was, and ``most`` the rule that matched most often in the step that made the
+    e-graph grow most.
+    """
 
     rows: int
     classes: int
@@ -63,6 +67,7 @@ class Report:
     seconds: float
     stopped: str | None
     matches: Mapping[str, int] = field(default_factory=dict)
+    most: str = ""
 
     @property
     def saturated(self) -> bool:
@@ -112,7 +117,8 @@ def saturate(program: TermProgram, rules: Sequence[Rule], limits: Limits = Limit
         if stopped is not None:
             tables = readback.tabulate(run.graph, encoded, program.axes)
             break
-    report = Report(0, 0, run.rounds, time.perf_counter() - start, stopped, _fired(run.matches, rules))
+    most = max(run.growth.values(), default=(0.0, ""))[1] if stopped is not None else ""
+    report = Report(0, 0, run.rounds, time.perf_counter() - start, stopped, _fired(run.matches, rules), most)
     return readback.read(tables, program, encoded, report)
 
 
@@ -128,6 +134,8 @@ class _Run:
         self.start = start
         self.rounds = 0
         self.matches: Counter[str] = Counter()
+        self.rows = 0
+        self.growth: dict[Phase, tuple[float, str]] = {}  # times the rows before, in the last step that added any; its most frequent rule
 
     def execute(self, text: str) -> list[Any]:
         """Run ``text`` a few lines at a time: a parsed command carries a copy of the whole text that it came from."""
@@ -144,15 +152,31 @@ class _Run:
             self.rounds += 1
             changed = False
             for phase in Phase:
-                step = f"(saturate (run {phase}))" if phase is Phase.FUSION else f"(run {phase})"
-                ran, printed = self.execute(f"(run-schedule (saturate (run analysis)) {step}) (print-size)")
-                changed |= ran.report.updated
-                for variant, count in ran.report.num_matches_per_rule.items():
-                    self.matches[variant.partition(".")[0]] += count
-                if (limit := _exceeded(self.limits, dict(printed.sizes), self.start)) is not None:
+                if self.rows * self.growth.get(phase, (1.0, ""))[0] > self.limits.rows:
+                    return "rows"  # by all appearances after this step, which nothing could interrupt
+                progress.note(f"round {self.rounds}, {self.rows} rows")
+                updated, limit = self.step(phase)
+                changed |= updated
+                if limit is not None:
                     self.execute("(run-schedule (saturate (run analysis)))")
                     return limit
         return None
+
+    def step(self, phase: Phase) -> tuple[bool, str | None]:
+        """One step of ``phase``: whether it added anything, and the limit that it met."""
+        step = f"(saturate (run {phase}))" if phase is Phase.FUSION else f"(run {phase})"
+        ran, printed = self.execute(f"(run-schedule (saturate (run analysis)) {step}) (print-size)")
+        matched: Counter[str] = Counter()
+        for variant, count in ran.report.num_matches_per_rule.items():
+            matched[variant.partition(".")[0]] += count
+        self.matches += matched
+        sizes = dict(printed.sizes)
+        rows = sum(n for name, n in sizes.items() if name[0].isupper())
+        if rows > self.rows:
+            most = max(sorted(matched.keys() - {"analysis", "constant"}), key=matched.__getitem__, default="")
+            self.growth[phase] = (rows / self.rows if self.rows else 1.0, most)
+        self.rows = rows
+        return ran.report.updated, _exceeded(self.limits, sizes, self.start)
 
 
 def _fired(matches: Counter[str], rules: Sequence[Rule]) -> dict[str, int]:

@@ -39,14 +39,13 @@ class Tables:
 
 def read(tables: Tables, program: TermProgram, encoded: encode.Encoding, report: Report) -> Saturated:
     """The classes that the program's results and seams reach; raises `Inconsistent`."""
-    digest, order = _digests(tables.nodes, tables.dtype)
+    digest, key, order = _digests(tables.nodes, tables.dtype)
     for cls in order:
         _check(cls, tables, digest)
     roots = [tables.named[encoded.names[id(r.val)]] for r in program.results]
     seams = [(name, tables.named[encoded.names[id(v)]], axes) for name, v, axes in program.seams]
     members = {
-        cls: [n for _, n in sorted({_node_digest(n, tables.dtype[cls], digest): n for n in nodes if n.op != "count"}.items())]
-        for cls, nodes in tables.nodes.items()
+        cls: [n for _, n in sorted({key[id(n)]: n for n in nodes if n.op != "count"}.items())] for cls, nodes in tables.nodes.items()
     }
     number = _number([*roots, *(c for _, c, _ in seams)], members)
     classes = tuple(tuple(replace(n, children=tuple(number[c] for c in n.children)) for n in members[cls]) for cls in number)
@@ -136,19 +135,20 @@ def by_depth(nodes: Mapping[Any, Sequence[ENode]]) -> Iterator[list[tuple[Any, E
                 layer.append((user, node))
 
 
-def _digests(nodes: Mapping[Any, Sequence[ENode]], dtype: Mapping[Any, int]) -> tuple[dict[Any, bytes], list[Any]]:
-    """The digest of every class, and the classes with children first."""
+def _digests(nodes: Mapping[Any, Sequence[ENode]], dtype: Mapping[Any, int]) -> tuple[dict[Any, bytes], dict[int, bytes], list[Any]]:
+    """The digest of every class, that of every member by its id, and the classes with children first."""
     digest: dict[Any, bytes] = {}
+    members: dict[int, bytes] = {}
     order: list[Any] = []
     for layer in by_depth(nodes):
         found: dict[Any, bytes] = {}
         for cls, node in layer:
+            key = members[id(node)] = _node_digest(node, dtype[cls], digest)
             if cls not in digest:
-                key = _node_digest(node, dtype[cls], digest)
                 found[cls] = min(key, found.get(cls, key))
         digest |= found
         order += sorted(found, key=digest.__getitem__)
-    return digest, order
+    return digest, members, order
 
 
 def _node_digest(node: ENode, bits: int, digest: Mapping[Any, bytes]) -> bytes:

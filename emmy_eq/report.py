@@ -46,8 +46,9 @@ def _forms(compiled: Compiled, cls: int) -> str:
 
 
 def _end(compiled: Compiled) -> str:
-    stopped = compiled.egraph.report.stopped
-    return "saturated" if stopped is None else f"stopped at the limit on {stopped}"
+    graph = compiled.egraph.report
+    most = f", where {graph.most} matched most" if graph.most else ""
+    return "saturated" if graph.stopped is None else f"stopped at the limit on {graph.stopped}{most}"
 
 
 def rules(chosen: Sequence[Rule]) -> str:

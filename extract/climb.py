@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 
-from emmy_eq import loop_ir
+from emmy_eq import loop_ir, progress
 from emmy_eq.egraph import Saturated
 from emmy_eq.extract import egraph as eg
 from emmy_eq.extract.body import Body, Extractor
@@ -279,10 +279,10 @@ class Search:
         free = sorted(possible & self.below() if self.leaves else possible)
         tensors = frozenset(c for c in free if c in self.graph.names)
         contractions = frozenset(c for c in tensors if self.graph.folds_in(c, tensors))
-        starts = sorted(dict.fromkeys((contractions, tensors, frozenset[int]())), key=lambda s: _seconds(self.evaluate(s)))
+        plans = {start: self.evaluate(start) for start in dict.fromkeys((contractions, tensors, frozenset[int]()))}
         best: list[Planned] | None = None
-        for start in starts[:2]:
-            plan = self.improve(start, free)
+        for start in sorted(plans, key=lambda s: _seconds(plans[s]))[:2]:
+            plan = self.improve(start, plans[start], free)
             if _seconds(plan) < _seconds(best) * (1 - 1e-9):
                 best = plan
         return best
@@ -297,14 +297,15 @@ class Search:
             queue += sorted(new)
         return found
 
-    def improve(self, stop: frozenset[int], free: Sequence[int]) -> list[Planned] | None:
-        """Try the moves in turn until a full round of them has changed nothing."""
-        best = self.evaluate(stop)
+    def improve(self, stop: frozenset[int], best: list[Planned] | None, free: Sequence[int]) -> list[Planned] | None:
+        """From the plan ``best``, which stores ``stop``, try the moves in turn until a full round of them has changed nothing."""
         idle, n = 0, 0
         moves = [("toggle", c) for c in free] + [("slide", c) for c in free]
         while idle < len(moves) and not self.expired():
             tried = self.moved(stop, free, *moves[n % len(moves)])
             n, idle = n + 1, idle + 1
+            if best is not None:
+                progress.note(f"{len(best)} kernels, {_seconds(best) * 1e6:.1f} us; {len(self.met)} plans tried")
             plan = self.evaluate(tried) if tried is not None else None
             if tried is not None and _seconds(plan) < _seconds(best) * (1 - 1e-9):
                 stop, best, idle = tried, plan, 0

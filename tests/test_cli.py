@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -91,6 +92,14 @@ def test_progress_is_for_terminals(capsys: pytest.CaptureFixture[str], monkeypat
     assert "e-graph ..." in err
     assert err.endswith("\r\x1b[K")
     assert "..." not in out
+
+
+def test_progress_says_how_far_a_stage_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("emmy_eq.progress._OFTEN", 0.0)
+    _, _, err = run(capsys, "compile", "-c", "torch.randn(64, 64) @ torch.randn(64, 64) @ torch.randn(64, 64)")
+    assert re.search(r"e-graph: round 2, \d+ rows", err)
+    assert re.search(r"searching plans: \d kernels, [\d.]+ us; \d+ plans tried", err)
 
 
 def test_debug_gives_the_traceback() -> None:

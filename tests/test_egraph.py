@@ -17,10 +17,12 @@ from emmy_eq.lower import norms, reductions
 from emmy_eq.lower.attention import attention
 from emmy_eq.lower.builder import Builder, Value
 from emmy_eq.lower.products import matmul
+from emmy_eq.pipeline import Compiled, Options
 from emmy_eq.readback import Inconsistent
 from emmy_eq.rule import Equation, Rounding, rewrite, rule
 from emmy_eq.terms import to_bits
 from emmy_eq.to_terms import to_terms
+from emmy_eq.torch_ir import capture_code
 from emmy_eq.verify.audit import audit
 
 from .rule_programs import masks_of_sums, members, saturated, through
@@ -205,6 +207,18 @@ def test_a_sum_of_constants_folds_and_does_not_grow(value: float) -> None:
     assert s.report.saturated
     assert {n.attr for n in members(s, s.roots[0], "lit")} == {to_bits("f32", 48 * value)}
     assert audit(s) is None
+
+
+@rule(Rounding.REASSOCIATES)
+def regroup_scales(a: Val, b: Val, c: Val) -> Equation:
+    """Beside x * 1 = x it never ends: x = (x*1)*1 = x*(1*1) = (x*(1*1))*1 = ..."""
+    return rewrite((a * b) * c, a * (b * c), when=(a.free - (b.free | c.free)).not_empty())
+
+
+def test_a_rule_without_end_is_stopped_and_named() -> None:
+    trapezoid = Compiled(lambda: capture_code("torch.trapezoid(torch.randn(4, 6))"), Options())
+    report = saturate(trapezoid.terms, (*rules.active(), regroup_scales)).report
+    assert (report.stopped, report.most) == ("rows", "regroup_scales")
 
 
 def test_limits_are_reported() -> None:

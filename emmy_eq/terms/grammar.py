@@ -112,6 +112,7 @@ class AxisTable:
     def __init__(self, axes: Sequence[Axis] = ()) -> None:
         self.axes: list[Axis] = list(axes)
         self.by_name: dict[str, Axis] = {a.name: a for a in self.axes}
+        self.by_bit: dict[int, Axis] = {a.bit: a for a in self.axes}
 
     def add(self, extent: int, name: str | None = None) -> Axis:
         """A new axis; raises `OverflowError` past 62 (callers cut the program before that)."""
@@ -119,12 +120,17 @@ class AxisTable:
             raise OverflowError("a program region has more than 62 loop axes")
         axis = Axis(len(self.axes), name or f"a{len(self.axes)}", extent)
         self.axes.append(axis)
-        self.by_name[axis.name] = axis
+        self.by_name[axis.name] = self.by_bit[axis.bit] = axis
         return axis
 
     def of(self, mask: int) -> list[Axis]:
         """The axes in ``mask``, ascending id."""
-        return [a for a in self.axes if mask >> a.id & 1]
+        found = []
+        while mask:
+            low = mask & -mask
+            mask ^= low
+            found += [self.by_bit[low]] if low in self.by_bit else []
+        return found
 
     def mask(self, x: Idx) -> int:
         """The axes that an index expression names (names that are not axes, such as ``g0``, are ignored)."""
