@@ -31,6 +31,7 @@ PRODUCT_EFFICIENCY = {1: 0.10, 4: 0.30, 8: 0.45, 16: 0.55, 32: 0.65, 64: 0.72}
 # The same of mma.sync's peak; estimates, not measured yet.
 MATRIX_EFFICIENCY = {2: 0.15, 4: 0.25, 8: 0.35, 16: 0.55, 64: 0.75, 128: 0.8}
 SPLIT_STEPS = 256  # steps of a product's fold that are worth a block of their own
+FEW_ROWS = 8  # that read the same keys: a fold of folds over them is split over blocks (flash-decoding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +64,8 @@ class _Product:
 
     points: int  # multiply-adds
     outputs: int  # points of the kernel's parallel axes that they go to
-    steps: int  # extent of the fold
+    steps: int  # extent of the fold that blocks may split
     unit: str
-    nested: bool
 
 
 def cost(kernel: Kernel, target: Target) -> Cost:
@@ -91,6 +91,7 @@ class _Meter:
         self.l2 = 0
         self.deep = 1.0
         self.lanes = float("inf")  # threads that a kernel can use at all
+        self.alone: int | None = None  # axes of a fold's inner folds that are no products
         self.absorbed: set[str] = set()
         self.settle(self.block(kernel.body, 0, 0, 0), 0, 0)
 
@@ -197,7 +198,7 @@ class _Meter:
             self.deep = DEEP
         work = self.block(stmt.body, parallel, folded | bound, depth + 1)
         products = len(self.products)
-        used = 0
+        used = results = 0
         for carry in stmt.carries:
             mask = bound
             for a in carry.args:
@@ -205,10 +206,15 @@ class _Meter:
             self.depends.update(dict.fromkeys(carry.results, mask if stmt.observer else mask & ~bound))
             self.dtypes.update(zip(carry.results, carry.dtypes, strict=True))
             used |= mask
+            results |= mask & ~bound
             self.carry(carry, bound, parallel, folded, depth)
         if depth and len(self.products) - products < len(stmt.carries):
-            # A fold in a fold that is no product has no schedule but a thread a point of the loops around both.
+            self.alone = results if self.alone is None else self.alone & results
+        if self.alone is not None and (depth > 1 or (depth == 0 and not results & ~self.alone)):
+            # A fold in a fold that is no product, and that no columns share, has no schedule but a thread a point of the loops around both.
             self.lanes = min(self.lanes, self.points(parallel))
+        if not depth:
+            self.alone = None
         self.settle(work, parallel, used, folded, depth)
         self.settle(self.block(stmt.observer, parallel | bound, folded, depth), parallel, parallel)
 
@@ -252,7 +258,9 @@ class _Meter:
             self.absorbed |= {x for x in operands if x in self.lets}  # casts of what tensor cores take as it is
         # A product inside a fold is computed by the blocks that the kernel has, a tile at a time.
         outputs = self.points(parallel if depth else depends & parallel)
-        self.products.append(_Product(points, outputs, self.points(bound), unit, depth > 0))
+        rows = self.points((da ^ db) & parallel)
+        steps = self.points(bound) if not depth else self.points(folded) if rows <= FEW_ROWS else 1
+        self.products.append(_Product(points, outputs, steps, unit))
         self.flops[unit] += 2 * points
         return True
 
@@ -308,7 +316,7 @@ def _product_seconds(p: _Product, t: Target) -> float:
     matrix = p.unit in MATRIX_UNITS
     rate = t.mma_sync(p.unit) if matrix else t.flops[p.unit]
     best = float("inf")
-    split = 1 if p.nested else max(1, p.steps // SPLIT_STEPS)
+    split = max(1, p.steps // SPLIT_STEPS)
     for results, efficiency in (MATRIX_EFFICIENCY if matrix else PRODUCT_EFFICIENCY).items():
         blocks = max(1, ceil(p.outputs / (results * BLOCK))) * split
         waves = ceil(blocks / t.sms)

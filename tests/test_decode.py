@@ -1,0 +1,47 @@
+"""Attention of few queries over many keys (flash-decoding): one kernel whose keys are split over blocks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from emmy_eq import tensor_ir
+from emmy_eq.arrays import to_numpy
+from emmy_eq.pipeline import Compiled, Options
+from emmy_eq.torch_ir import capture_code
+
+HEADS = "q,k,v=torch.randn(1,{h},{q},64),torch.randn(1,{kv},{n},64),torch.randn(1,{kv},{n},{d}); "
+CASES = {
+    "heads": (HEADS.format(h=3, kv=3, q=1, n=512, d=64) + "F.scaled_dot_product_attention(q,k,v)", 3),
+    "shared keys": (HEADS.format(h=4, kv=2, q=1, n=640, d=64) + "F.scaled_dot_product_attention(q,k,v,enable_gqa=True)", 2),
+    "odd extents": (HEADS.format(h=2, kv=2, q=1, n=1027, d=40) + "F.scaled_dot_product_attention(q,k,v)", 2),
+    "masked queries": (HEADS.format(h=2, kv=2, q=3, n=520, d=64) + "F.scaled_dot_product_attention(q,k,v,attn_mask=torch.randn(3,520)>0.5)", 2),
+    "spelled out": (HEADS.format(h=2, kv=2, q=1, n=512, d=64) + "torch.softmax(q@k.transpose(2,3)/8,-1)@v", 2),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_keys_are_split_over_blocks(name: str) -> None:
+    code, tiles = CASES[name]
+    made = Compiled(lambda: capture_code(code), Options(target="H200"))
+    (kernel,) = made.kernel_ir
+    assert kernel.grid[0] % tiles == 0
+    assert kernel.grid[0] > tiles
+    given = made.torch_ir.examples()
+    (exact,) = tensor_ir.run(made.tensor_ir, {n: to_numpy(x) for n, x in given.items()}, float64=True)
+    (got,) = made.run(given)
+    np.testing.assert_allclose(to_numpy(got), exact, rtol=0, atol=1e-6)  # sums of order 1 over some hundred keys in f32
+
+
+def test_many_rows_keep_tiles_of_keys() -> None:
+    made = Compiled(lambda: capture_code(HEADS.format(h=4, kv=4, q=256, n=256, d=64) + "F.scaled_dot_product_attention(q,k,v)"), Options())
+    assert all(split.blocks == 1 for tile in made.tile_ir for _, split in tile.schedule.reduce)
+
+
+@pytest.mark.parametrize(
+    "code", ["torch.randn(1<<20).sum()", "torch.randn(1<<18).argmax()", "torch.logsumexp(torch.randn(1<<20),0)", "torch.randn(1<<20).std()"]
+)
+def test_one_fold_of_many_elements_is_split_over_blocks(code: str) -> None:
+    """Whatever is folded: a monoid, a position, a twist that rescales, one that adjusts."""
+    (tile,) = Compiled(lambda: capture_code(code), Options(target="H200")).tile_ir
+    assert max(split.blocks for _, split in tile.schedule.reduce) > 1
