@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from math import prod
 from typing import TYPE_CHECKING
 
 from emmy_eq import index as ix
 from emmy_eq.codegen.lower import contract, reduce, split
 from emmy_eq.codegen.lower.builder import literal
 from emmy_eq.codegen.lower.layout import Fragment, Scope, bits, coordinates, scalar
-from emmy_eq.codegen.lower.states import Adjusted, Parts, Recurrence, State, state
+from emmy_eq.codegen.lower.states import Adjusted, Parts, Recurrence, Reduction, State, state
 from emmy_eq.codegen.tile_ir import HALVES, Fold, is_product
 from emmy_eq.errors import Unsupported
 from emmy_eq.index import var
 from emmy_eq.loop_ir import Carry, Let, Load
+from emmy_eq.ops import FLOATS
 
 if TYPE_CHECKING:
     from emmy_eq.codegen.lower.engine import Engine, Placed
+
+
+LONG = 32  # steps from which chunks pay
+MIN_CHUNK = 4
 
 
 def emit(e: Engine, f: Fold) -> None:
@@ -31,20 +37,51 @@ def emit(e: Engine, f: Fold) -> None:
         contract.emit(e, f, placed, states)
         return
     free_threads(e, f, placed)
-    many = any(p.steps != 1 for p in placed)
-    accs: list[Parts | None] = [declare(e, c, st) if many else None for c, st in zip(f.carries, states, strict=True)]
-    with ExitStack() as stack:
-        maps = e.open(placed, stack)
-        stack.enter_context(e.bound(maps))
-        for n, (c, st) in enumerate(zip(f.carries, states, strict=True)):
-            new = st.collect(e.b, accs[n], items(e, c, st, maps))
-            if not many:
-                accs[n] = new
-                continue
-            for target, part in zip(accs[n] or (), new, strict=True):
-                e.b.assign(target, "mov", part)
+    steps = prod(p.steps for p in placed)
+    parts = _walk(e, f, placed, states, steps, _chunk(steps) if any(map(_adds_floats, states)) else steps)
     maps = {p.map.axis: p.map for p in placed}
-    finish(e, f, states, [reduce.across(e.b, st, acc or (), maps) for st, acc in zip(states, accs, strict=True)], maps)
+    finish(e, f, states, [reduce.across(e.b, st, part, maps) for st, part in zip(states, parts, strict=True)], maps)
+
+
+def _walk(e: Engine, f: Fold, placed: list[Placed], states: list[State], steps: int, chunk: int) -> list[Parts]:
+    """Every carry over this thread's elements; with several chunks, each has accumulators of its own, and joins the others."""
+    if steps == 1:
+        maps = {p.map.axis: p.map for p in placed}
+        with e.bound(maps):
+            return [st.collect(e.b, None, items(e, c, st, maps)) for c, st in zip(f.carries, states, strict=True)]
+    totals = [declare(e, c, st) for c, st in zip(f.carries, states, strict=True)]
+    with ExitStack() as stack:
+        first, accs = ix.const(0), totals
+        if chunk < steps:
+            outer = e.b.fresh("chunk")
+            stack.enter_context(e.b.loop(outer, steps // chunk))
+            first, accs = var(outer) * chunk, [declare(e, c, st) for c, st in zip(f.carries, states, strict=True)]
+        name = e.b.fresh("step")
+        with e.b.loop(name, chunk):
+            maps = e.maps_at(placed, first + var(name))
+            with e.bound(maps):
+                for c, st, acc in zip(f.carries, states, accs, strict=True):
+                    _assign(e, acc, st.collect(e.b, acc, items(e, c, st, maps)))
+        if chunk < steps:
+            for st, total, acc in zip(states, totals, accs, strict=True):
+                _assign(e, total, st.merge(e.b, total, acc))
+    return totals
+
+
+def _assign(e: Engine, targets: Parts, parts: Parts) -> None:
+    for target, part in zip(targets, parts, strict=True):
+        e.b.assign(target, "mov", part)
+
+
+def _adds_floats(st: State) -> bool:
+    return st.dtypes[-1] in FLOATS and not (isinstance(st, Reduction) and st.monoid.combine != "add")
+
+
+def _chunk(steps: int) -> int:
+    """Steps whose sum joins the others as one: two short chains of additions round less than one long chain (a sum of 2^28 numbers).
+    A divisor, so that no step needs a mask of its own; all steps, where they are few or have none."""
+    divisors = [d for d in range(MIN_CHUNK, steps // MIN_CHUNK + 1) if steps % d == 0]
+    return min(divisors, key=lambda d: abs(d * d - steps)) if divisors and steps >= LONG else steps
 
 
 def finish(e: Engine, f: Fold, states: list[State], totals: list[Parts], maps: Scope) -> None:
