@@ -22,7 +22,8 @@ class Unsupported(EmmyError):
         self.op, self.why, self.where = op, why, where
         self.shape = tuple(shape) if shape is not None else None
         of = f" of shape {self.shape}" if self.shape is not None else ""
-        super().__init__(f"Unsupported: {op}{of}: {why}{f' (at {where})' if where else ''}.")
+        self.reason = f"{op}{of}: {why}"
+        super().__init__(f"Unsupported: {self.reason}{f' (at {where})' if where else ''}.")
 
 
 class InvalidInput(EmmyError):
@@ -32,7 +33,8 @@ class InvalidInput(EmmyError):
 
     def __init__(self, what: str, why: str, where: str = "") -> None:
         self.what, self.why, self.where = what, why, where
-        super().__init__(f"Invalid input: {what}: {why}{f' (at {where})' if where else ''}.")
+        self.reason = f"{what}: {why}"
+        super().__init__(f"Invalid input: {self.reason}{f' (at {where})' if where else ''}.")
 
 
 class VerifyError(EmmyError):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from emmy_eq.errors import InvalidInput
+from emmy_eq.errors import InvalidInput, Unsupported
 from emmy_eq.rule import Rule
 from emmy_eq.stage import stage
 
@@ -122,13 +122,17 @@ class Compiled:
 
     @stage
     def tile_ir(self) -> tuple[Tile, ...]:
-        from emmy_eq.codegen import schedule, tile_ir
+        from emmy_eq.codegen import tile_ir
         from emmy_eq.codegen.families import schedules
         from emmy_eq.codegen.stored import stored_row
 
-        stated = {name: schedule.parse(row) for name, row in self._rows().items()}
-        rows = ((k, stated.get(k.name) or stored_row(k, self.target) or schedules(k, self.target)[0]) for k in self.distinct)
-        return tuple(tile_ir.to_tile(k, row) for k, row in rows)
+        def tile(k: loops.Kernel) -> Tile:
+            if k.name in stated:
+                return self._stated(k, stated[k.name])
+            return tile_ir.to_tile(k, stored_row(k, self.target) or schedules(k, self.target)[0])
+
+        stated = self._rows()
+        return tuple(map(tile, self.distinct))
 
     @stage
     def kernel_ir(self) -> tuple[Kernel, ...]:
@@ -218,6 +222,20 @@ class Compiled:
             if name not in names:
                 raise InvalidInput("the schedule", f"there is no kernel {name!r}; the kernels are {', '.join(names)}")
         return rows
+
+    def _stated(self, kernel: loops.Kernel, row: str) -> Tile:
+        """Raises `InvalidInput`, with some legal rows, for one that does not parse, fit the kernel or lower."""
+        from emmy_eq.codegen import schedule, tile_ir
+        from emmy_eq.codegen.families import schedules
+        from emmy_eq.codegen.lower import lower
+
+        try:
+            tile = tile_ir.to_tile(kernel, schedule.parse(row))
+            lower(tile, self.target)
+        except (InvalidInput, Unsupported) as error:
+            legal = " or ".join(f"'{r}'" for r in schedules(kernel, self.target)[:3])
+            raise InvalidInput(f"the schedule '{row}' of {kernel.name}", f"{error.reason}; legal is for example {legal}") from error
+        return tile
 
     def show(self, view: str) -> str:
         """The program in one of `VIEWS`; the same text on every run."""

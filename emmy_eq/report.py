@@ -9,7 +9,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from emmy_eq import loop_ir
-from emmy_eq.text import count, quantity, table
+from emmy_eq.text import binary, count, quantity, table
 
 if TYPE_CHECKING:
     from emmy_eq.execute import Outcome
@@ -106,7 +106,9 @@ def kernel_records(compiled: Compiled) -> list[dict[str, Any]]:
             "identity": loop_ir.identity(kernel),
             "loop_ops": loop_ir.ops(kernel),
             "flops": sum(cost.flops.values()),
+            "flops_by_unit": dict(cost.flops),
             "bytes": cost.bytes,
+            "l2_bytes": cost.l2_bytes,
             "microseconds": round(cost.seconds * 1e6, 3),
             "bound": cost.bound,
             "schedule": rows.get(kernel.name),
@@ -150,12 +152,24 @@ def explain(compiled: Compiled, verbose: int = 0) -> str:
     )
     parts = [kernels, schedules, found]
     if verbose:
-        parts += [_matches(compiled), _seconds(compiled.seconds)]
+        parts += [_levels(records), _matches(compiled), _seconds(compiled.seconds)]
     if verbose > 1:
         from emmy_eq import steps
 
         parts.append(steps.show(list(steps.steps(compiled))))
     return "\n\n".join(parts)
+
+
+def _levels(records: Sequence[dict[str, Any]]) -> str:
+    """Exact counts of the Loop IR: bytes by the memory that they come from, flops by the unit that computes them."""
+    units = sorted({unit for k in records for unit in k["flops_by_unit"]})
+
+    def row(name: str, kernels: Sequence[dict[str, Any]]) -> list[str]:
+        bytes_ = (binary(sum(k[level] for k in kernels)) for level in ("bytes", "l2_bytes"))
+        return [name, str(len(kernels)), *bytes_, *(quantity(sum(k["flops_by_unit"].get(u, 0) for k in kernels)) for u in units)]
+
+    rows = [*(row(k["name"], [k]) for k in records), row("all", records)]
+    return table(["kernel", "launches", "DRAM", "L2", *(f"flops on {u}" for u in units)], rows)
 
 
 def _seconds(stages: Mapping[str, float]) -> str:

@@ -52,6 +52,7 @@ BAD: dict[str, tuple[list[str], str]] = {
     "schedule": (["compile", "-c", "torch.randn(4).exp()", "--schedule", "WORK=t3"], "WORK=t3"),
     "schedule items": (["compile", "-c", "torch.randn(4).exp()", "--schedule", "WORK=t32 ..."], "WORK= TILE= REDUCE= STAGE= RASTER="),
     "no schedule": (["compile", "-c", "torch.randn(4).exp()", "--schedule", " "], "--ir tile prints the row in use"),
+    "schedule axes": (["compile", "-c", "torch.randn(4).exp()", "--schedule", "WORK=t32 TILE=i7:t32"], "i0; legal is for example 'WORK="),
     "no seam": (["compile", "-c", "torch.randn(4).exp()", "--place", "exp=cut,"], "'' is not SEAM=fuse or SEAM=cut"),
     "inputs": (["compile", "-c", "torch.randn(4).exp()", "--inputs", "torch.randn(4)"], "FILE.py:NAME"),
     "schedule names": (["compile", "-c", "torch.randn(4).exp()", "--schedule", "a", "--schedule", "b"], "kernel's name"),
@@ -193,6 +194,9 @@ def test_verbose_shows_rewrites_as_diffs(capsys: pytest.CaptureFixture[str]) -> 
     assert code == 0
     assert "twist_softmax: sum[k](exp(s - max[k](s)))" in out
     assert "+      carry v2, v3 = twist softmax(v1, v0)" in out
+    levels = next(block for block in out.split("\n\n") if "flops on" in block).splitlines()
+    assert [cell.strip() for cell in levels[0].split("  ") if cell] == ["kernel", "launches", "DRAM", "L2", "flops on fma", "flops on sfu"]
+    assert levels[-1].split()[:6] == ["all", "1", "256", "B", "256", "B"]
 
 
 def test_explore_lists_plans(capsys: pytest.CaptureFixture[str]) -> None:

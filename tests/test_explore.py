@@ -10,7 +10,7 @@ import pytest
 
 from emmy_eq import cli, loop_ir
 from emmy_eq.errors import InvalidInput
-from emmy_eq.explore import sizes
+from emmy_eq.explore import sizes, targets
 from emmy_eq.extract.cost import Cost
 from emmy_eq.extract.front import Trade, fewer, front
 from emmy_eq.extract.measured import Model
@@ -152,3 +152,19 @@ def test_a_model_without_measurements_changes_nothing() -> None:
     cost = Cost(1e-6, 10, 10, {}, "DRAM", 1e-6)
     assert Model().settled(cost, "x") == cost
     assert Model().error([cost]) is None
+
+
+def test_where_plans_differ_and_why(mlp: Compiled) -> None:
+    """As on two targets of which one fuses and the other cuts."""
+    fused, cut = mlp.placed("fuse"), mlp.on("A100").placed("cut")
+    found = targets.differences(fused.plan, cut.plan)
+    assert all(d.ours and d.theirs for d in found)
+    added = set().union(*(d.cuts[1] for d in found))
+    assert added == set(targets.stored(cut.plan)) - set(targets.stored(fused.plan)) != set()
+    said = targets.reasons([fused, cut])
+    assert len(said) == len(found)
+    assert all(line.startswith("A100 stores ") and "instead of" in line and "on H200 that would be" in line for line in said)
+    assert targets.differences(cut.plan, cut.plan) == []
+    assert targets.reasons([cut, cut]) == ["A100: the kernels are those of A100"]
+    shown = targets.text([fused, cut])
+    assert all(name in shown for name in added)
