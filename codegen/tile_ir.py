@@ -20,6 +20,7 @@ from emmy_eq.codegen.schedule import Schedule, Split
 from emmy_eq.errors import InvalidInput
 from emmy_eq.index import variables
 from emmy_eq.loop_ir import Axis, Buffer, Carry, Let, Load, Store
+from emmy_eq.ops import HALVES
 from emmy_eq.terms import from_bits
 
 
@@ -164,9 +165,6 @@ def is_product(name: str, known: Mapping[str, Value]) -> bool:
     """Whether a value is a floating product, whose sum an fma accumulates."""
     s = known[name].stmt
     return isinstance(s, Let) and s.op == "mul" and s.dtype in ("f32", "f64")
-
-
-HALVES = frozenset({"f16", "bf16"})  # the operands of 16 bits that tensor cores take
 
 
 def halves(name: str, known: Mapping[str, Value]) -> tuple[str, str] | None:

@@ -24,6 +24,7 @@ DTYPES: Mapping[str, np.dtype[Any]] = {
     "i16": np.dtype(np.int16), "i8": np.dtype(np.int8), "u8": np.dtype(np.uint8), "bool": np.dtype(np.bool_),
 }  # fmt: skip
 FLOATS = frozenset({"f32", "f64", "f16", "bf16"})
+HALVES = frozenset({"f16", "bf16"})
 INTS = frozenset({"i64", "i32", "i16", "i8", "u8"})
 _FLOAT_KINDS = "fV"  # NumPy calls bfloat16 a void
 COMPUTE = frozenset({"f32", "f64", "i64", "i32", "bool"})  # dtypes that arithmetic is done in

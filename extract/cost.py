@@ -15,7 +15,7 @@ from math import ceil
 from emmy_eq import index as ix
 from emmy_eq.extract.targets import Target
 from emmy_eq.loop_ir import Axis, Carry, Fold, Kernel, Let, Load, Loop, Stmt
-from emmy_eq.ops import itemsize, monoids, ops, twists
+from emmy_eq.ops import HALVES, itemsize, monoids, ops, twists
 
 SHARED = 256  # iterations of a block that use one value
 TILE = 128  # rows and columns of a product that one block computes: how often its operands come from L2
@@ -252,9 +252,10 @@ class _Meter:
             return False
         depends = da | db | bound
         points = self.points(depends) * self.repeats(depends, parallel) * self.anew(depends, folded, depth)
-        # Tensor cores take no product inside a fold, nor attention's.
-        unit = self.target.contraction_units.get(self.operand_type(operands), "fma") if not depth else "fma"
-        if unit in ("f16", "bf16"):
+        dtype = self.operand_type(operands)
+        # Inside a fold tensor cores take products of 16-bit values only.
+        unit = self.target.contraction_units.get(dtype, "fma") if not depth or dtype in HALVES else "fma"
+        if unit in HALVES:
             self.absorbed |= {x for x in operands if x in self.lets}  # casts of what tensor cores take as it is
         # A product inside a fold is computed by the blocks that the kernel has, a tile at a time.
         outputs = self.points(parallel if depth else depends & parallel)
@@ -265,7 +266,9 @@ class _Meter:
         return True
 
     def operand_type(self, names: Sequence[str]) -> str:
-        """The type that both operands have before their casts to f32."""
+        """The type that both operands have before their casts to f32; the second one's if that is narrower (a twist rounds its weights)."""
+        if self.dtypes[names[1]] in HALVES:
+            return self.dtypes[names[1]]
         types = {self.source_type(n) for n in names}
         return types.pop() if len(types) == 1 else "f32"
 

@@ -28,7 +28,7 @@ def used(kernel: kernel_ir.Kernel) -> set[type]:
 
 def roundings(text: str) -> int:
     """Of a prologue to 16 bits, once for each product it enters, and of the result."""
-    return {"mlp_halves": 3, "norm_then_linear_halves": 2}.get(kernels.kernel(text).name, 1)
+    return {"mlp_halves": 3, "norm_then_linear_halves": 2, "attention_halves": 3}.get(kernels.kernel(text).name, 1)
 
 
 def lowered(text: str, row: str, arch: str = "sm_90a") -> kernel_ir.Kernel:
@@ -107,6 +107,8 @@ EVERY = [
     kernels.norm_linear_halves(64, 64, 128),
     kernels.norm_then_linear_halves(64, 64, 128),
     kernels.heads_linear_halves(64, 64, 2, 64),
+    kernels.attention_halves(2, 128, 128, 64, "bf16", causal=True, safe=True),
+    kernels.attention_halves(4, 70, 100, 40, groups=2),
 ]
 
 
@@ -129,6 +131,7 @@ def test_tensor_cores_are_the_default(text: str, arch: str) -> None:
         kernels.matmul_f16(64, 64, 64),  # of two types
         kernels.halves(4, 64, 64),  # few rows
         kernels.norm_linear(64, 64, 64),
+        kernels.attention(2, 64, 64, 32),
     ],
 )
 def test_what_tensor_cores_do_not_take_has_no_such_row(text: str) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from emmy_eq.codegen.families.contraction import FEW_ROWS
 from emmy_eq.codegen.families.facts import Facts, ceil_power
-from emmy_eq.codegen.schedule import Schedule, Split, Stage
-from emmy_eq.codegen.tile_ir import Fold, walk
+from emmy_eq.codegen.schedule import ATOMS, WARP, Schedule, Split, Stage
+from emmy_eq.codegen.tile_ir import Fold, halves, walk
 from emmy_eq.extract.targets import Target
 from emmy_eq.loop_ir import Let
+from emmy_eq.ops import HALVES
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,44 @@ SHAPES = (
     Shape(16, 2, 1, 1, 16, 0.4),
     Shape(8, 2, 1, 1, 16, 0.3),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Warps:
+    """A block's tile on tensor cores: warps along i, steps of mma.sync a warp along i and j.  ``rate``: speed of a full machine beside
+    the fastest (measured on H200: 308 TFLOP/s of 16-bit values, d = 128)."""
+
+    warps: int
+    rows: int
+    keys: int
+    rate: float
+
+    @property
+    def height(self) -> int:
+        return self.warps * self.rows * ATOMS["m16"]
+
+    def registers(self, d: int) -> int:
+        """A thread's results of both products, and the first ones as the left operand of the second."""
+        return self.rows * (d // 2 + 12 * self.keys)
+
+    def shared(self, e: int, d: int) -> int:
+        """Bytes of shared memory, with two buffers of keys and values; ``e``: the inner fold's extent."""
+        rows, columns = self.height + DEPTH * ATOMS["k16"] * self.keys, DEPTH * ATOMS["k16"] * self.keys
+        return 2 * (rows * (e + EDGE) + columns * (d + EDGE))
+
+
+MATRIX = (
+    Warps(4, 2, 4, 1.0),
+    Warps(4, 2, 2, 0.97),
+    Warps(8, 1, 8, 0.8),
+    Warps(4, 1, 4, 0.75),
+    Warps(4, 1, 2, 0.7),
+    Warps(2, 1, 4, 0.5),
+    Warps(1, 1, 4, 0.3),
+)
+MOST_REGISTERS = 224  # of a thread for `Warps.registers`; about 30 more hold addresses and operands
+DEPTH = 2  # buffers
+EDGE = 8  # elements between rows in shared memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +141,45 @@ def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
         blocks = others * -(-height // s.height(height))
         return -(-blocks // target.sms) * s.height(height) / s.rate
 
+    if _halves(facts, c):
+        yield from _on_tensor_cores(facts, target, c, height, others)
     for shape in sorted((s for s in SHAPES if s.rows == 1 or height >= s.height(height)), key=seconds):
         yield _row(facts, c, shape)
+
+
+def _halves(facts: Facts, c: Chain) -> bool:
+    """Whether tensor cores take both products: of 16-bit values, the second one's left operand rounded to such."""
+    known = facts.known
+    for f in facts.folds:
+        if f.axes[0].name in c.inner and not (len(f.axes) == 1 and all(x.name == "sum" and halves(x.args[0], known) for x in f.carries)):
+            return False
+        for x in f.carries if f.axes[0].name == c.j else ():
+            wide = [n for n, r in enumerate(x.results) if c.d in known[r].axes]
+            if not all(known[x.args[n]].dtype in HALVES if x.kind == "twist" else halves(x.args[n], known) is not None for n in wide):
+                return False
+    return len(c.inner) == 1
+
+
+def _on_tensor_cores(facts: Facts, target: Target, c: Chain, height: int, others: int) -> Iterator[Schedule]:
+    if c.i is None or height <= FEW_ROWS:
+        return
+    d, (e, *_) = facts.extents[c.d], (facts.extents[a] for a in c.inner)
+
+    def seconds(w: Warps) -> float:
+        blocks = others * -(-height // w.height)
+        resident = max(1, min(2, target.shared_per_sm // w.shared(e, d)))
+        return -(-blocks // (target.sms * resident)) * resident * w.height / w.rate
+
+    fits = [w for w in MATRIX if w.registers(d) <= MOST_REGISTERS and w.shared(e, d) <= target.shared_per_block]
+    raster = "late" if _causal(facts, c) else "row"
+    for w in sorted(fits, key=seconds):
+        tile = (
+            (c.i, Split(regs=w.rows, threads=w.warps, slow=w.warps > 1, atom="m16")),
+            (c.d, Split(regs=-(-d // ATOMS["n8"]), atom="n8")),
+        )
+        inner = Split(regs=-(-e // ATOMS["k16"]), atom="k16")
+        folds = tuple((a.name, Split(steps=0, regs=w.keys, atom="k16") if a.name == c.j else inner) for a in facts.axes.folded)
+        yield Schedule(WARP * w.warps, tile, folds, Stage(DEPTH, "async"), raster)
 
 
 def _row(facts: Facts, c: Chain, s: Shape) -> Schedule:

@@ -11,11 +11,11 @@ from emmy_eq.codegen.lower import contract, reduce, split
 from emmy_eq.codegen.lower.builder import literal
 from emmy_eq.codegen.lower.layout import Fragment, Scope, bits, coordinates, scalar
 from emmy_eq.codegen.lower.states import Adjusted, Parts, Recurrence, Reduction, State, state
-from emmy_eq.codegen.tile_ir import HALVES, Fold, is_product
+from emmy_eq.codegen.tile_ir import Fold, is_product
 from emmy_eq.errors import Unsupported
 from emmy_eq.index import var
 from emmy_eq.loop_ir import Carry, Let, Load
-from emmy_eq.ops import FLOATS
+from emmy_eq.ops import FLOATS, HALVES
 
 if TYPE_CHECKING:
     from emmy_eq.codegen.lower.engine import Engine, Placed

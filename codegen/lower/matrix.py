@@ -24,7 +24,7 @@ from emmy_eq.codegen.tile_ir import Fold, factors
 from emmy_eq.errors import Unsupported
 from emmy_eq.index import Idx, substitute
 from emmy_eq.loop_ir import Carry
-from emmy_eq.ops import itemsize
+from emmy_eq.ops import HALVES, itemsize
 
 if TYPE_CHECKING:
     from emmy_eq.codegen.lower.engine import Engine
@@ -85,7 +85,7 @@ def _placed(e: Engine, folded: frozenset[str], left: str, over: tuple[str, ...],
         return None
     if (atoms[mine[0]][0], atoms[other[0]]) not in (("m", "n8"), ("m", "k16")) or stage.bound_here(e, right, folded):
         return None
-    types = ("f16", "bf16") if held else form(e, shared[0]).types
+    types = HALVES if held else form(e, shared[0]).types
     return Product(left, right, mine[0], other[0], shared[0], held) if v.dtype in types else None
 
 
