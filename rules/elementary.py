@@ -7,7 +7,7 @@ for tanh(a) gives 0 where a is tiny, and 2^(a * log2(e)) for exp(a) loses a digi
 
 from __future__ import annotations
 
-from emmy_eq.algebra import Val
+from emmy_eq.algebra import Axes, Val
 from emmy_eq.rule import Equation, Phase, Rounding, Rule, rewrite, rule
 
 
@@ -47,6 +47,19 @@ def subtract_exponents(a: Val, b: Val) -> Equation:
     return rewrite(a.exp() / b.exp(), (a - b).exp())
 
 
+@rule(Rounding.CONTRACTS, mends=True)
+def log_of_exp(a: Val) -> Equation:
+    """A logarithm undoes an exponential, also one that overflows or underflows."""
+    return rewrite(a.exp().log(), a)
+
+
+@rule(Rounding.CONTRACTS, mends=True)
+def log_of_softmax(a: Val, s: Val, k: Axes) -> Equation:
+    """The logarithm of a softmax, which is -inf where the quotient underflows, is a difference."""
+    total = s.exp().sum(k)
+    return rewrite((a.exp() / total).log(), a - total.log())
+
+
 @rule(Rounding.CONTRACTS)
 def sqrt_of_square(a: Val) -> Equation:
     """The root of a square is the magnitude, also where the square overflows."""
@@ -79,6 +92,7 @@ def silu_spelled_out(a: Val, b: Val) -> Equation:
 
 def rules() -> tuple[Rule, ...]:
     return (
-        power_zero, power_one, power_two, power_three, add_exponents, subtract_exponents, sqrt_of_square, divide_by_sqrt,
+        power_zero, power_one, power_two, power_three, add_exponents, subtract_exponents, log_of_exp, log_of_softmax,
+        sqrt_of_square, divide_by_sqrt,
         reciprocal_of_sqrt, sigmoid_spelled_out, silu_spelled_out,
     )  # fmt: skip

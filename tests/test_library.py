@@ -37,6 +37,7 @@ ONE_PASS = {
     "softmax": (ROWS + "torch.softmax(x,1)", LONG, ("softmax",)),
     "logsumexp": (ROWS + "torch.logsumexp(x,1)", LONG, ("softmax",)),
     "naive softmax": (ROWS + "e=(x-x.amax(1,keepdim=True)).exp(); e/e.sum(1,keepdim=True)", LONG, ("softmax",)),
+    "logarithm of softmax": (ROWS + "torch.softmax(x,1).log()", LONG, ("softmax",)),
     "variance": (ROWS + "x.var(1)", LONG, ("variance",)),
     "naive deviation": (ROWS + "((x-x.mean(1,keepdim=True))**2).mean(1).sqrt()", LONG, ("variance",)),
     "layer norm": (ROWS + f"F.layer_norm(x,({LONG},))", LONG, ("variance",)),
@@ -82,6 +83,12 @@ def test_a_scaled_norm_does_not_overflow(spelling: str, size: int) -> None:
     loops = to_loops(plan(code))
     (got,) = loop_ir.run(loops, {loops.inputs[0].name: x})
     np.testing.assert_allclose(got, np.linalg.norm(x.astype(np.float64), axis=1, keepdims=True), rtol=1e-5)
+
+
+def test_a_logarithm_of_a_softmax_does_not_underflow() -> None:
+    loops = to_loops(plan("torch.softmax(torch.randn(2,8),1).log()"))
+    (got,) = loop_ir.run(loops, {loops.inputs[0].name: np.arange(16, dtype=np.float32).reshape(2, 8) * 50})
+    np.testing.assert_allclose(got[0], np.arange(-350, 1, 50))
 
 
 GROUPINGS = {
