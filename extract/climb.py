@@ -59,6 +59,7 @@ class Search:
         self.universe = frozenset({*self.graph.cuts, *sat.roots, *self.needed, *(s.cls for s in sat.seams)} | _stored(self.graph))
         self.names = _unique_names(self.graph, self.universe)
         self.orders = self.memory_orders()
+        self.hollow = frozenset(c for c, name in self.names.items() if any(not a.extent for a in self.orders[name]))
         self.extractor = Extractor(self.graph, target, self.names)
         self.sees: dict[int, frozenset[int]] = {}
         self.measured: list[Cost] = []  # of every kernel met that has a measured time, chosen or not
@@ -83,7 +84,8 @@ class Search:
         return self.sees[c]
 
     def visible(self, root: int, stop: frozenset[int]) -> frozenset[int]:
-        """The classes of ``stop`` that the kernel of ``root`` can meet."""
+        """The classes of ``stop`` that the kernel of ``root`` can meet and read."""
+        stop -= self.hollow
         seen = {root}
         queue = [root]
         for c in queue:

@@ -57,6 +57,10 @@ FOUND: dict[str, tuple[str, tuple[Given, ...]]] = {
         "x0 @ x1 @ x2",
         (Given((7, 6), "f32", "special", 1), Given((6, 3), "f32", "whole", 8), Given((3, 4), "f32", "whole", 2)),
     ),
+    "a constant was read back from a result without elements": (
+        "(torch.exp(x0.clamp(max=4)), F.silu(x0))",
+        (Given((0,), "f32", "normal", 0),),
+    ),
     "sixteen bools were one access": ("x0.all()", (Given((4, 4), "bool", "whole", 0),)),
     "a gather through a view had coordinates beyond the bound that its lowering assumed": (
         "x0.repeat_interleave(4, 0).reshape(4, 4, 1).transpose(0, 1).reshape(16, 1)[x1]",
