@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-_NUMBER = re.compile(r"[-+]?\d[\d.]*(e[-+]?\d+)?( [kMGT]?(B|Hz|FLOP|B/s|FLOP/s|s)?)?")
+_NUMBER = re.compile(r"[-+]?\d[\d.]*(e[-+]?\d+)?( [kMGTPE]?(B|Hz|FLOP|B/s|FLOP/s|s)?)?")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -30,7 +30,7 @@ def count(n: int, noun: str) -> str:
 
 def quantity(value: float, unit: str = "") -> str:
     """Three significant digits with a decimal prefix: ``quantity(4.3e9, "FLOP")`` is ``4.29 GFLOP``."""
-    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for factor, prefix in ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= factor:
             return f"{value / factor:.3g} {prefix}{unit}".rstrip()
     return f"{value:.3g} {unit}".rstrip()
@@ -40,5 +40,11 @@ def binary(value: float) -> str:
     """Bytes with a binary prefix: ``binary(4096)`` is ``4 KiB``."""
     for factor, prefix in ((1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki")):
         if abs(value) >= factor:
-            return f"{value / factor:.3g} {prefix}B"
+            return f"{value / factor:.{4 if abs(value) >= 1000 * factor else 3}g} {prefix}B"
     return f"{value:.0f} B"
+
+
+def some(names: Sequence[str], most: int) -> str:
+    """``some(("a", "b", "c"), 2)`` is ``a, b and 1 more``."""
+    left = len(names) - most
+    return ", ".join(names) if left <= 0 else f"{', '.join(names[:most])} and {left} more"

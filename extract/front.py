@@ -17,6 +17,7 @@ from emmy_eq.ops import itemsize
 from emmy_eq.text import binary
 
 MOST = 8  # plans of a front: more are not read
+SLOWEST = 100  # times as long as the chosen one: a plan that says no more than that it is none
 LITTLE = 5e-4  # a change of the flops that is not worth a word
 
 
@@ -90,7 +91,8 @@ def front(sat: Saturated, target: Target, place: Place = "auto", times: Mapping[
     stops = [finder.stops[jobs] for jobs in met if not _beaten(points[jobs], points.values())][:most]
     plans = [chosen, *(finder.merged(finder.evaluate(stop) or []) for stop in stops), *extremes]
     different = {_identity(plan): plan for plan in reversed(plans) if plan}
-    found = [_candidate(finder, plan, plan is chosen) for plan in different.values()]
+    limit = SLOWEST * sum(k.cost.seconds for k in chosen)
+    found = [_candidate(finder, p, p is chosen) for p in different.values() if sum(k.cost.seconds for k in p) <= limit]
     return sorted(found, key=lambda c: (c.seconds, not c.chosen, c.stored))
 
 

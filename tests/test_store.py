@@ -158,6 +158,23 @@ def test_a_full_disk_is_said_and_keeps_what_was_stored(tmp_path: Path) -> None:
         assert store.add(measured(1)) == 1
 
 
+_LIMITED = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+""" + _WRITER
+
+
+def test_a_refused_write_is_said_and_keeps_what_was_stored(tmp_path: Path) -> None:
+    path = tmp_path / "t.sqlite"
+    done = subprocess.run([sys.executable, "-c", _LIMITED, str(path)], cwd=ROOT, capture_output=True, text=True, check=False)
+    said = [int(line) for line in done.stdout.splitlines()]
+    assert "the system refused a read or a write (a limit, a quota, a failing disk); what was stored before is kept" in done.stderr
+    with Store(path) as store:
+        assert {m.digest for m in store.all()} == {measured(n).digest for n in said}
+        assert said
+        assert store.add(measured(1000)) == 1
+
+
 def _filled(path: Path, count: int = 60) -> bytes:
     with Store(path) as store:
         store.add(*(measured(n) for n in range(count)))

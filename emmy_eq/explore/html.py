@@ -10,7 +10,7 @@ from emmy_eq.explore import sizes
 from emmy_eq.explore.graph import svg
 from emmy_eq.explore.report import HEAD, rows
 from emmy_eq.explore.sizes import Sweep
-from emmy_eq.explore.studied import Study
+from emmy_eq.explore.studied import Study, shown
 from emmy_eq.extract.front import Candidate
 from emmy_eq.extract.merge import Planned
 from emmy_eq.text import count
@@ -69,7 +69,7 @@ def _trades(plan: Candidate) -> str:
 
 
 def _bars(found: Study, chosen: int) -> str:
-    longest = max(plan.seconds for plan in found.plans)
+    longest = min(shown(found), max(plan.seconds for plan in found.plans))
     return "".join(
         f'<div{_on(n, chosen, "bar")}><b>{n}</b><div class="track">'
         + "".join(

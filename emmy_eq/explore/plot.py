@@ -7,7 +7,7 @@ from typing import Any
 
 from emmy_eq.errors import InvalidInput
 from emmy_eq.explore.sizes import Sweep, words
-from emmy_eq.explore.studied import Study
+from emmy_eq.explore.studied import Study, shown
 
 _COLORS = ("#3454d1", "#21867a", "#b96a1c", "#8a5cc2", "#c2455f", "#5b6b84")
 _STYLE: Any = {
@@ -39,28 +39,45 @@ def plot(found: Study, path: Path, swept: Sweep | None = None) -> None:
 
 
 def _times(ax: Any, found: Study) -> None:
+    most = 1e6 * shown(found)
     for n, plan in enumerate(found.plans):
         left = 0.0
         for i, kernel in enumerate(plan.kernels):
-            width = kernel.cost.modelled * 1e6
+            width = max(0.0, min(kernel.cost.modelled * 1e6, most - left))
             ax.barh(n, width, left=left, height=0.66, color=_COLORS[i % len(_COLORS)], edgecolor="white", linewidth=1)
             left += width
         if plan.measured is not None:
             ax.plot(plan.measured * 1e6, n, "D", color="#1c2330", markersize=5, label="measured" if n == 0 else None)
-        ax.text(left, n, f"  {plan.modelled * 1e6:.2f}", va="center", color="#475467")
+        ax.text(left, n, f"  {'... ' * (left >= most)}{plan.modelled * 1e6:.2f}", va="center", color="#475467")
     ax.set_yticks(range(len(found.plans)), [f"{n}{'*' if plan.chosen else ''}" for n, plan in enumerate(found.plans, 1)])
     ax.invert_yaxis()
-    ax.margins(x=0.14)
+    ax.set_xlim(0, 1.16 * min(most, 1e6 * max(plan.modelled for plan in found.plans)))
     ax.set(title="Microseconds by kernel (* is compiled)", xlabel="modelled us; a diamond is measured", ylabel="plan")
 
 
 def _trade(ax: Any, found: Study) -> None:
+    near: dict[tuple[int, int], list[int]] = {}  # plans that are drawn at about the same place have one label
+    wide, high = (max(x) - min(x) or 1 for x in ([p.bytes for p in found.plans], [p.flops for p in found.plans]))
     for n, plan in enumerate(found.plans, 1):
-        ax.scatter(plan.bytes, plan.flops, s=60 + 25 * plan.launches, color=_COLORS[0] if plan.chosen else "#98a2b3", alpha=0.85, zorder=2)
-        ax.annotate(f"{n}: {plan.launches}", (plan.bytes, plan.flops), xytext=(8, 7), textcoords="offset points", color="#475467")
+        ax.scatter(plan.bytes, plan.flops, s=60 + 15 * plan.launches, color=_COLORS[0] if plan.chosen else "#98a2b3", alpha=0.85, zorder=2)
+        near.setdefault((round(12 * plan.bytes / wide), round(12 * plan.flops / high)), []).append(n)
+    for place, plans in enumerate(near.values()):
+        at, above = found.plans[plans[0] - 1], (14, -22)[place % 2]
+        ax.annotate(
+            ", ".join(map(str, plans)), (at.bytes, at.flops), xytext=(0, above), ha="center", textcoords="offset points", color="#475467"
+        )
     ax.margins(0.2)
+    _units(ax, "B", "")
     ax.grid(color="#eaecf0", zorder=0)
-    ax.set(title="Memory against arithmetic (plan: launches)", xlabel="bytes through DRAM", ylabel="flops")
+    ax.set(title="Memory against arithmetic, by plan (size: launches)", xlabel="bytes through DRAM", ylabel="flops")
+
+
+def _units(ax: Any, x: str, y: str) -> None:
+    from matplotlib.ticker import EngFormatter, MaxNLocator
+
+    ax.xaxis.set_major_formatter(EngFormatter(x))
+    ax.yaxis.set_major_formatter(EngFormatter(y))
+    ax.xaxis.set_major_locator(MaxNLocator(5))
 
 
 def _sweep(ax: Any, swept: Sweep) -> None:
@@ -75,5 +92,9 @@ def _sweep(ax: Any, swept: Sweep) -> None:
         ax.axvline(at, color="#98a2b3", linewidth=1, linestyle=":")
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
+    ax.set_xticks(sizes, [str(n) for n in sizes])
+    ax.yaxis.set_major_formatter("{x:g}")
+    few = max(p.cut.seconds for p in swept.points) < 10 * min(p.fuse.seconds for p in swept.points)
+    ax.yaxis.set_minor_formatter("{x:g}" if few else "")
     ax.legend(frameon=False)
     ax.set(title=words(swept), xlabel=swept.name, ylabel="modelled us")

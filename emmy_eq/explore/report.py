@@ -7,8 +7,9 @@ from typing import Any
 
 from emmy_eq.explore.studied import Study
 from emmy_eq.extract.front import Candidate
-from emmy_eq.text import binary, quantity, table
+from emmy_eq.text import binary, quantity, some, table
 
+WIDE = 8  # names or trades in a row
 HEAD = ("plan", "launches", "DRAM", "L2", "flops", "model us", "measured us", "stored between kernels")
 
 
@@ -23,7 +24,7 @@ def rows(found: Study) -> list[list[str]]:
             quantity(plan.flops),
             f"{plan.modelled * 1e6:.2f}",
             measured(plan),
-            ", ".join(plan.stored) or "nothing",
+            some(plan.stored, WIDE) or "nothing",
         ]
         for n, plan in enumerate(found.plans, 1)
     ]
@@ -34,11 +35,24 @@ def measured(plan: Candidate) -> str:
 
 
 def text(found: Study) -> str:
-    """The front as a table, then what each cut of each plan trades."""
+    """The front as a table, then what each cut trades in the plans that make it."""
     seen = f"{len(found.plans)} plans on the front for {found.compiled.target}; * is the one that a compile takes"
-    trades = [(n, trade) for n, plan in enumerate(found.plans, 1) for trade in plan.trades]
-    words = [f"plan {n}: {trade}" for n, trade in trades] or ["No plan stores what it could do without."]
-    return "\n\n".join([table(HEAD, rows(found)), seen, "\n".join(words)])
+    return "\n\n".join([table(HEAD, rows(found)), seen, "\n".join(trades(found)) or "No plan stores what it could do without."])
+
+
+def trades(found: Study) -> list[str]:
+    """A line a trade with the plans that make it; of each plan those that change most."""
+    by_words: dict[str, list[int]] = {}
+    left = []
+    for n, plan in enumerate(found.plans, 1):
+        largest = sorted(plan.trades, key=lambda t: -abs(t.seconds))[:WIDE]
+        for trade in plan.trades:
+            if trade in largest:
+                by_words.setdefault(str(trade), []).append(n)
+        if len(plan.trades) > len(largest):
+            left.append(f"plan {n} makes {len(plan.trades) - len(largest)} smaller trades, which --json and --html list")
+    numbers = {words: f"plan{'s' * (len(plans) > 1)} {', '.join(map(str, plans))}" for words, plans in by_words.items()}
+    return [*(f"{numbers[words]}: {words}" for words in by_words), *left]
 
 
 def records(found: Study) -> list[dict[str, Any]]:

@@ -28,6 +28,7 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _REASONS = {
     sqlite3.SQLITE_FULL: "the disk is full; what was stored before is kept",
     sqlite3.SQLITE_BUSY: f"other processes kept it locked for {BUSY_SECONDS:.0f} s",
+    sqlite3.SQLITE_IOERR: "the system refused a read or a write (a limit, a quota, a failing disk); what was stored before is kept",
     sqlite3.SQLITE_READONLY: "it is read-only",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened",
 }
