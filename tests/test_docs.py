@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import shlex
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from emmy_eq.cli import main
 
 ROOT = Path(__file__).parent.parent
 
@@ -25,6 +28,30 @@ def _refresh() -> ModuleType:
 def test_console_blocks_are_current(page: str) -> None:
     text = (ROOT / page).read_text()
     assert _refresh().refresh(text) == text, "run: python docs/refresh.py"
+
+
+MODEL = "import torch\nblock = torch.nn.Linear(8, 8)\nexample_inputs = (torch.randn(2, 8),)\n"
+LONG = ("emmy-eq rules check", "emmy-eq fuzz --minutes 1")  # minutes; tests/test_rules.py and tests/test_fuzz.py have parts of them
+NEEDS_GPU = ("--device cuda", "emmy-eq tune")
+
+
+def _readme_commands() -> list[str]:
+    text = (ROOT / "README.md").read_text()
+    code = re.search(r"^    CODE='(.*)'$", text, re.MULTILINE)
+    assert code is not None
+    lines = re.findall(r"^    (emmy-eq [^\n]*?)(?:\s+#[^\n]*)?$", text, re.MULTILINE)
+    return [line.replace("$CODE", code[1]) for line in lines if line not in LONG and not any(x in line for x in NEEDS_GPU)]
+
+
+@pytest.mark.parametrize("command", _readme_commands())
+def test_commands_of_the_readme_work(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "model.py").write_text(MODEL)
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("EMMY_EQ_STORE", str(tmp_path / "t.sqlite"))
+    assert main(shlex.split(command.replace("model.py", str(tmp_path / "model.py")))[1:]) == 0
+    assert capsys.readouterr().out
 
 
 def test_links_lead_somewhere() -> None:
