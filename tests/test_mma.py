@@ -90,13 +90,34 @@ TWISTED = "WORK=t64 TILE=i1:w2.m16,i2:r{columns}.n8 REDUCE=i4:s.r{keys}.k16,i3:r
         ((1, 20, 40, 128, "f16", True), "2:async", 2),
     ],
 )
-def test_both_products_of_attention(shape: tuple[Any, ...], stage: str, keys: int) -> None:
+def test_both_products_of_attention_of_16_bits(shape: tuple[Any, ...], stage: str, keys: int) -> None:
     text, dim = kernels.attention_halves(*shape), shape[3]
     row = TWISTED.format(columns=-(-dim // 8), depth=-(-dim // 16), keys=keys) + stage
     made = lowered(text, row)
     products = [s for s in walk.statements(made.body) if isinstance(s, kernel_ir.Mma)]
     assert len(products) == 2 * keys * -(-dim // 16) + keys * -(-dim // 8)
     check(text, row, roundings=3)  # of the weights, in sum and product, and of the result
+
+
+@pytest.mark.parametrize(
+    ("shape", "stage", "keys"),
+    [
+        ((2, 32, 32, 16), "2:async", 2),
+        ((1, 70, 100, 64, True), "2:async", 4),
+        ((2, 20, 17, 40), "1:shared", 2),
+        ((4, 70, 33, 16, True, 2), "3:async", 1),
+    ],
+)
+def test_both_products_of_attention_of_f32(shape: tuple[Any, ...], stage: str, keys: int) -> None:
+    text, steps = kernels.attention(*shape), -(-shape[3] // 8)
+    row = f"WORK=t64 TILE=i1:w2.m16,i2:r{steps}.n8 REDUCE=i4:s.r{keys}.k8x3,i3:r{steps}.k8x3 STAGE={stage}"
+    assert sum(isinstance(s, kernel_ir.Mma) for s in walk.statements(lowered(text, row).body)) == 6 * keys * steps
+    check(text, row)
+
+
+def test_scores_are_made_anew_for_each_step_of_columns() -> None:
+    row = "WORK=t64 TILE=i1:w2.m16,i2:s2.r2.n8 REDUCE=i4:s.r2.k16,i3:r2.k16 STAGE=2:async"
+    check(kernels.attention_halves(2, 40, 50, 32, "bf16", True, safe=True), row, roundings=3)
 
 
 EVERY = [

@@ -45,6 +45,7 @@ class Engine:
         self.digits: Digits = digits(tile)
         self.b = Builder(self.row.threads, self.digits.grid)
         self.home: dict[str, AxisMap] = {}
+        self.needed: dict[str, frozenset[str]] = {}
         self.doubled: set[str] = set()  # shared arrays of several buffers
         self.matrices: set[str] = set()  # values that ldmatrix reads from shared memory
         self.producer = Producer()
@@ -110,8 +111,18 @@ class Engine:
 
     # -- values ---------------------------------------------------------------------------------------------------
 
-    def level(self, scope: Scope, over: tuple[str, ...]) -> int:
-        return self.b.level_of(*(scope[a].base for a in over))
+    def level(self, scope: Scope, name: str) -> int:
+        """The innermost loop that ``name`` depends on: a fold's result is made where all of the fold's results are."""
+        return self.b.level_of(*(scope[a].base for a in self._needed(name)))
+
+    def _needed(self, name: str) -> frozenset[str]:
+        """The axes along which ``name`` varies, or another result of a fold that it is made of."""
+        v = self.known[name]
+        if name not in self.needed:
+            made = [r for c in v.stmt.carries for r in c.results] if isinstance(v.stmt, Fold) else []
+            others = [self.known[r].axes for r in made] + [tuple(self._needed(a)) for a in v.args if not made and self.known[a].folds]
+            self.needed[name] = frozenset(v.axes).union(*others)
+        return self.needed[name]
 
     def value(self, name: str, scope: Scope) -> Fragment:
         """The registers of value ``name`` in layout ``scope``."""
@@ -123,7 +134,7 @@ class Engine:
             raise Unsupported(name, f"two of its axes {', '.join(v.axes)} go over the same threads: they would hold only the diagonal")
         if isinstance(v.stmt, Fold):
             return self._carried(v, v.stmt, scope)
-        with self.b.at(self.level(scope, v.axes)):
+        with self.b.at(self.level(scope, name)):
             frag = self._let(v, v.stmt, scope) if isinstance(v.stmt, Let) else self._load(v, v.stmt, scope)
             self.bind(name, scope, frag)
         return frag
@@ -135,8 +146,7 @@ class Engine:
     def _carried(self, v: Value, f: Fold, scope: Scope) -> Fragment:
         if any(scope[a] != self.home[a] for a in v.axes):
             return stage.convert(self, v.name, scope)
-        results = [r for c in f.carries for r in c.results]
-        with self.b.at(self.level(self.home, tuple({a for r in results for a in self.known[r].axes}))):
+        with self.b.at(self.level(self.home, v.name)):
             fold.emit(self, f)
             found = self.b.find(key(v, scope))
         assert isinstance(found, Fragment)

@@ -24,7 +24,7 @@ from emmy_eq.codegen.tile_ir import Fold, factors
 from emmy_eq.errors import Unsupported
 from emmy_eq.index import Idx, substitute
 from emmy_eq.loop_ir import Carry
-from emmy_eq.ops import HALVES, itemsize
+from emmy_eq.ops import itemsize
 
 if TYPE_CHECKING:
     from emmy_eq.codegen.lower.engine import Engine
@@ -83,10 +83,9 @@ def _placed(e: Engine, folded: frozenset[str], left: str, over: tuple[str, ...],
     mine, other = ([a for a in axes if a in atoms and a not in shared] for axes in (over, v.axes))
     if [len(shared), len(mine), len(other)] != [1, 1, 1] or shared[0] not in folded or atoms[shared[0]][0] != "k":
         return None
-    if (atoms[mine[0]][0], atoms[other[0]]) not in (("m", "n8"), ("m", "k16")) or stage.bound_here(e, right, folded):
+    if atoms[mine[0]][0] != "m" or atoms[other[0]][0] == "m" or stage.bound_here(e, right, folded):
         return None
-    types = HALVES if held else form(e, shared[0]).types
-    return Product(left, right, mine[0], other[0], shared[0], held) if v.dtype in types else None
+    return Product(left, right, mine[0], other[0], shared[0], held) if v.dtype in form(e, shared[0]).types else None
 
 
 def multiply(e: Engine, products: Sequence[tuple[Product, Fragment]], tiles: Mapping[str, SharedTile]) -> None:
@@ -136,17 +135,21 @@ def _accumulators(total: Fragment, m: str, i: int, n: str, j: int) -> Parts:
 
 
 def _held(e: Engine, p: Product, step: int) -> Operand:
-    """The left operand's registers from a value in the layout of a result: rows g, g + 8 of the first 8 columns, then of the next."""
+    """The left operand from a value in the layout of a result: of rows g, g + 8, the lane's place in the first half of k, then in the
+    second; pairs of 16-bit values."""
     frag, dtype = e.value(p.left, e.home), e.known[p.right].dtype
     if not isinstance(e.known[p.left].stmt, Fold):  # weights are zero beyond the fold's extent by themselves
         frag = e.masked(frag, {p.k: e.home[p.k]}, literal(frag.dtype, 0))
     others = dict.fromkeys(frag.axes, 0)
+    width = e.home[p.k].vector
     op = "pack" if frag.dtype == dtype else f"pack_{dtype}"
 
+    @cache
     def parts(n: int) -> tuple[Parts, ...]:
-        first = [{**others, p.m: 2 * n + row, p.k: 2 * (2 * step + half)} for half in (0, 1) for row in (0, 1)]
-        pairs = ((frag.at(x), frag.at({**x, p.k: x[p.k] + 1})) for x in first)
-        return (tuple(e.b.let(op, "i32", *pair) for pair in pairs),)
+        first = [{**others, p.m: 2 * n + row, p.k: width * (2 * step + half)} for half in (0, 1) for row in (0, 1)]
+        held = [tuple(frag.at({**x, p.k: x[p.k] + c}) for c in range(width)) for x in first]
+        registers = [e.b.let(op, "i32", *pair) if width == 2 else str(pair[0]) for pair in held]
+        return tuple(zip(*(form(e, p.k).parts(e.b, r) for r in registers), strict=True))
 
     return parts
 
@@ -171,6 +174,8 @@ def _operand(e: Engine, tile: SharedTile, name: str, axis: str, deep: str, step:
 
 def _by_element(e: Engine, tile: SharedTile, name: str, axis: str, kk: AxisMap, step: int, second: bool) -> list[Parts]:
     """What ldmatrix does not read: it transposes pairs of bytes."""
+    if second and e.row.split(axis).atom != "n8":
+        raise Unsupported("schedule", f"f32 values of a product inside a fold that do not lie along {kk.axis}, at tensor cores")
     atom = e.row.split(kk.axis).atom
     of_step = atom_map(atom, kk.axis, kk.extent, kk.base + step * ATOMS[atom], 1, 1, 1)
     here = operand_map(e.home[axis]) if second else e.home[axis]
@@ -199,13 +204,15 @@ def _by_rows(e: Engine, tile: SharedTile, axis: str, kk: AxisMap, step: int, sec
 
 
 def _row(e: Engine, tile: SharedTile, axis: str, first: int, kk: AxisMap, step: int, second: bool) -> Idx:
-    """Where the row of 16 bytes lies that this lane names: row lane%8 of matrix lane//8."""
+    """Where the row of 16 bytes lies that this lane names: row lane%8 of matrix lane//8.  The columns of a result that is to be the
+    left operand of a product of f32 values are read in the order that makes it one: a lane's two are 4 apart."""
+    row = LANE % EDGE // 2 + LANE % 2 * 4 if second and e.row.split(axis).atom in ("k8", "k8x3") else LANE % EDGE
     half = stage.MATRIX_ROW // itemsize(tile.dtype)
     low, high = LANE // EDGE % 2, LANE // (2 * EDGE)
     along, deep = (high * EDGE, low * half) if second else (low * EDGE, high * half)
     if tile.axes[-1] == axis:
         deep = deep + LANE % EDGE
     else:
-        along = along + LANE % EDGE
+        along = along + row
     there = {axis: e.home[axis].warp() + first + along, kk.axis: kk.base + step * 2 * half + deep}
     return e.b.simplify(substitute(tile.address(), there))

@@ -114,7 +114,7 @@ def convert(e: Engine, name: str, reader: Scope) -> Fragment:
     """``name`` in layout ``reader``, computed where it is at home (or in the layout its loads like best)."""
     v = e.known[name]
     tile = filled(e, name, e.home, frozenset())
-    with e.b.at(e.level(reader, v.axes)):
+    with e.b.at(e.level(reader, name)):
         frag = get(e, tile, reader, name)
         e.bind(name, reader, frag)
     return frag
@@ -125,7 +125,7 @@ def filled(e: Engine, name: str, home: Scope, folded: frozenset[str]) -> SharedT
     tile = e.b.find(place(e, name, home))
     if isinstance(tile, SharedTile):
         return tile
-    with e.b.at(e.level(home, e.known[name].axes)):
+    with e.b.at(e.level(home, name)):
         tile = allocate(e, name, home, folded)
         write(e, tile, name, home, folded)
         e.b.remember(place(e, name, home), tile)
