@@ -112,7 +112,6 @@ def get(e: Engine, tile: SharedTile, reader: Scope, name: str) -> Fragment:
 
 def convert(e: Engine, name: str, reader: Scope) -> Fragment:
     """``name`` in layout ``reader``, computed where it is at home (or in the layout its loads like best)."""
-    v = e.known[name]
     tile = filled(e, name, e.home, frozenset())
     with e.b.at(e.level(reader, name)):
         frag = get(e, tile, reader, name)
