@@ -7,7 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from emmy_eq.codegen import cuda, kernel_ir, schedule, simulate
+from emmy_eq.codegen import cuda, kernel_ir, schedule, simulate, tile_ir
+from emmy_eq.codegen.families import schedules
+from emmy_eq.codegen.lower import lower
+from emmy_eq.codegen.nvrtc import compile_cubin
 from emmy_eq.errors import InvalidInput, Unsupported
 from tests import tile_kernels as kernels
 from tests.kernel_samples import without
@@ -51,6 +54,26 @@ def test_agrees_with_float64(text: str, row: str) -> None:
     check(text, row)
 
 
+EVERY = [
+    kernels.halves(256, 256, 256, "bf16"),
+    kernels.halves(104, 77, 336, "f16", "km", "nk"),
+    kernels.batched_halves(2, 40, 32, 64),
+    kernels.gated_halves(128, 128, 64),
+    kernels.norm_linear_halves(64, 64, 128),
+    kernels.heads_linear_halves(64, 64, 2, 64),
+]
+
+
+@pytest.mark.parametrize("text", EVERY)
+def test_warpgroups_are_the_default(text: str) -> None:
+    row = schedules(kernels.kernel(text), H200)[0]
+    made = lower(tile_ir.to_tile(kernels.kernel(text), row), H200)
+    assert kernel_ir.Wgmma in used(made)
+    kernel_ir.verify(made, H200)
+    assert compile_cubin(cuda.source(made, H200), H200.arch)
+    check(text, row)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -60,7 +83,9 @@ def test_agrees_with_float64(text: str, row: str) -> None:
         kernels.norm_then_linear_halves(64, 64, 128),
     ],
 )
-def test_what_the_copy_engine_cannot_read_is_refused(text: str) -> None:
+def test_what_the_copy_engine_cannot_read_has_no_such_row(text: str) -> None:
+    rows = schedules(kernels.kernel(text), H200)
+    assert {row.stage.path for row in rows if row.atoms} == {"async"}
     with pytest.raises(Unsupported, match="copy engine"):
         lowered(text, ONE)
 

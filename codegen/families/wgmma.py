@@ -1,0 +1,70 @@
+"""Contractions of 16-bit values by warpgroups (wgmma), operands by the copy engine (TMA) in many buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from emmy_eq.codegen.families import matrix
+from emmy_eq.codegen.families.contraction import Product, product
+from emmy_eq.codegen.families.facts import Facts
+from emmy_eq.codegen.families.matrix import Block, counts, multiplied
+from emmy_eq.codegen.lower import tma
+from emmy_eq.codegen.schedule import DEPTHS, Schedule, Stage
+from emmy_eq.extract.targets import Target
+
+TRIED = 6  # tiles proposed
+COLUMNS = 32  # steps of 8 columns, at most: of all accumulators of a warpgroup
+WARPS = (4, 8, 16)  # of 16 rows each
+MOST = 8 * COLUMNS  # warps times steps of columns that an SM's registers have room for
+K_STEPS = 4  # of 16: rows of 128 bytes
+SPARE = 2048  # bytes of shared memory for mbarriers and alignment
+START_SECONDS = 3e-6  # of a block: its first boxes, its stores
+L2_SHARE = 2.0  # boxes that come from one read of L2: neighbouring blocks ask for the same at the same time
+ROWS_COLUMNS = 32  # columns whose products take as long as reading the rows of a warpgroup from shared memory
+
+
+def matches(facts: Facts) -> bool:
+    """Both operands are tensors that the copy engine can read."""
+    if not matrix.matches(facts) or (p := product(facts)) is None:
+        return False
+    found = [multiplied(facts, p, c) for c in p.fold.carries if p.n in facts.known[c.results[0]].axes]
+    return all(f is not None and all(_reachable(facts, x, p) for x in f) for f in found)
+
+
+def _reachable(facts: Facts, name: str, p: Product) -> bool:
+    found = tma.operand(facts.known[name].stmt, facts.buffers, {a: facts.extents[a] for a in facts.known[name].axes})
+    return found is not None and next(iter(found)) in (p.m, p.n, p.k)
+
+
+def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
+    p = product(facts)
+    assert p is not None
+    if not target.wgmma:
+        return
+    steps = range(8, COLUMNS // p.accumulators + 1, 8)
+    blocks = [Block((warps, 1), (1, n, K_STEPS), _rate(n)) for warps in WARPS for n in steps if warps * n * p.accumulators <= MOST]
+    for block in sorted(blocks, key=lambda b: _seconds(facts, target, p, b))[:TRIED]:
+        for resident in (1, 2):
+            room = (target.shared_per_sm // resident - SPARE) // block.shared(p, 0)
+            depth = min(room, max(DEPTHS["tma"]))
+            if depth > 2:
+                row = matrix.tiled(facts, p, block, 1, Stage(depth, "tma"))
+                yield replace(row, resident=resident if resident > 1 else 0)
+
+
+def _rate(steps: int) -> float:
+    return 8 * steps / (8 * steps + ROWS_COLUMNS)
+
+
+def _seconds(facts: Facts, target: Target, p: Product, block: Block) -> float:
+    """Modelled time: waves of blocks."""
+    assert p.m is not None
+    m, n = counts(facts, p, block)
+    outputs = facts.points(tuple(a.name for a in facts.axes.outer))
+    blocks = outputs // (facts.extents[p.m] * facts.extents[p.n]) * m * n
+    depth = facts.points(tuple(a.name for a in p.fold.axes))
+    work = 2 * block.tile("m") * block.tile("n") * p.accumulators * depth
+    boxes = blocks * (block.tile("m") + block.tile("n") * p.accumulators) * depth * block.itemsize
+    seconds = work / (target.flops["f16"] / target.sms * block.rate) + START_SECONDS
+    return max(-(-blocks // target.sms) * seconds, boxes / (L2_SHARE * target.l2_bandwidth))
