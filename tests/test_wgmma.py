@@ -43,6 +43,8 @@ def test_operand_orders(dtype: str, left: str, right: str, row: str) -> None:
         (kernels.gated_halves(130, 136, 136), TWO),
         (kernels.gated_halves(130, 130, 136, "nk"), BESIDE),
         (kernels.projections_halves(130, 72, 136), ONE),
+        (kernels.halves(70, 72, 520), "WORK=t128 TILE=i0:w4.m16,i1:r8.n8 REDUCE=i2:b3.s.r4.k16 STAGE=2:tma"),
+        (kernels.norm_linear_halves(64, 128, 512), "WORK=t128 TILE=i0:w4.m16,i1:r8.n8 REDUCE=i2:b2.s.r4.k16 STAGE=2:tma"),
         (kernels.norm_linear_halves(130, 75, 200), TWO),
         (kernels.norm_linear_halves(70, 130, 200), BESIDE),
         (kernels.heads_linear_halves(70, 72, 3, 72), "WORK=t128 TILE=i0:w4.m16,i1:r9.n8 REDUCE=i2:s,i3:s.r4.k16 STAGE=3:tma"),

@@ -191,7 +191,7 @@ class Engine:
         return var(atom)
 
     def store(self, s: Store) -> None:
-        frag = self.value(s.value, self.home)
+        exact = self.value(tma_store.exact(self, s.value), self.home)
         buffer = self.buffers[s.buffer]
         offset = access.flat(s.index, buffer.shape)
         over = tuple(sorted({n for i in s.index for n in ix.variables(i) if not is_gather(n)}))
@@ -202,8 +202,9 @@ class Engine:
         elsewhere = [self.digits.block[a] for a in self.outer if a not in over]
         where = (*where, *(Cmp(block, "==", ix.const(0)) for block in map(self.b.simplify, elsewhere) if block != ix.const(0)))
         if not where and (to := tma_store.tile(self, s)) is not None:
-            tma_store.store(self, s, frag, to)
+            tma_store.store(self, s, exact, to)
             return
+        frag = self.value(s.value, self.home)
         memory = Memory("global", s.buffer, buffer.dtype)
         access.store(self.b, memory, frag, lambda _: offset, self.home, over, where)
 

@@ -94,15 +94,17 @@ class Producer:
 
 
 def _apart(body: tuple[k.Stmt, ...], threads: int) -> tuple[k.Stmt, ...]:
-    """``body`` with barriers that only its own threads meet."""
+    """``body`` with barriers that only its own threads meet; what they would leave the kernel before is skipped."""
     out: list[k.Stmt] = []
-    for s in body:
+    for n, s in enumerate(body):
+        if isinstance(s, k.If) and s.body == (k.Return(),):
+            (test,) = s.where
+            assert isinstance(test, k.Test)
+            return (*out, k.If((replace(test, negate=not test.negate),), _apart(body[n + 1 :], threads)))
         if isinstance(s, k.Barrier):
             s = k.Barrier(CONSUMERS, threads)
         elif isinstance(s, k.For):
             s = replace(s, body=_apart(s.body, threads))
-        elif isinstance(s, k.Return):
-            raise Unsupported("schedule", "a fold split over blocks, with operands by the copy engine")
         elif isinstance(s, k.If):
             s = replace(s, body=_apart(s.body, threads), orelse=_apart(s.orelse, threads))
         out.append(s)

@@ -13,7 +13,7 @@ from emmy_eq.codegen.lower import tma
 from emmy_eq.codegen.lower.layout import TID, Fragment
 from emmy_eq.codegen.lower.tma import BOX, CHUNK, PANEL, BoxTile
 from emmy_eq.codegen.schedule import ATOMS, WARP
-from emmy_eq.loop_ir import Store
+from emmy_eq.loop_ir import Let, Store
 from emmy_eq.ops import itemsize
 
 if TYPE_CHECKING:
@@ -45,8 +45,15 @@ def tile(e: Engine, s: Store) -> BoxTile | None:
     return BoxTile(free.name, buffer.dtype, n, m, rows, size, order, ix.const(0))
 
 
+def exact(e: Engine, name: str) -> str:
+    """The f32 value that ``name`` rounds to 16 bits, which `store` can do; else itself."""
+    v = e.known[name]
+    rounds = isinstance(v.stmt, Let) and v.stmt.op == "cast" and itemsize(v.dtype) == tma.ITEM and e.known[v.args[0]].dtype == "f32"
+    return v.args[0] if rounds else name
+
+
 def store(e: Engine, s: Store, frag: Fragment, to: BoxTile) -> None:
-    """Collect ``frag`` in ``to``, and let one thread ask for the copies."""
+    """Collect ``frag`` in ``to``, rounded if it is `exact`, and let one thread ask for the copies."""
     b = e.b
     b.emit(k.Barrier())  # every warp is done with the operands, or with the results before
     _collect(e, frag, to)
@@ -64,12 +71,12 @@ def _collect(e: Engine, frag: Fragment, to: BoxTile) -> None:
     steps = e.row.split(n).regs
     for step in range(0, steps, 2):
         whole = min(2, steps - step)
-        pairs = tuple(_pair(e, frag, m, row_, n, step + j) for j in range(whole) for row_ in (0, 1))
+        pairs = tuple(_pair(e, frag, m, row_, n, step + j, to.dtype) for j in range(whole) for row_ in (0, 1))
         along = first + step * CHUNK + LANE // ATOMS["m16"] * CHUNK
         b.emit(k.Stmatrix(pairs, to.array, tma.element(e, to, along, row)))
 
 
-def _pair(e: Engine, frag: Fragment, m: str, row: int, n: str, step: int) -> str:
+def _pair(e: Engine, frag: Fragment, m: str, row: int, n: str, step: int, dtype: str) -> str:
     """Columns 2q and 2q + 1 of 8, of row g or g + 8."""
     low, high = (frag.at({**dict.fromkeys(frag.axes, 0), m: row, n: 2 * step + column}) for column in (0, 1))
-    return e.b.let("pack", "i32", low, high)
+    return e.b.let("pack" if frag.dtype == dtype else f"pack_{dtype}", "i32", low, high)

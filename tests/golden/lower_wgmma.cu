@@ -1,6 +1,6 @@
-static __device__ __forceinline__ unsigned short emmy_f32_to_f16(float x) {
-  unsigned short r;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(x));
+static __device__ __forceinline__ int emmy_pack_f16(float low, float high) {
+  int r;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
   return r;
 }
 static __device__ __forceinline__ unsigned emmy_smem(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
@@ -64,23 +64,15 @@ halves(const unsigned short* __restrict__ a, const unsigned short* __restrict__ 
     asm volatile("{ .reg .pred p; setp.ne.b32 p, %10, 0; wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9, p, 1, 1, 0, 0; }" : "+f"(acc0), "+f"(acc1), "+f"(acc4), "+f"(acc5), "+f"(acc2), "+f"(acc3), "+f"(acc6), "+f"(acc7) : "l"(emmy_tile(emmy_smem(box0 + 48), 8192, 1024)), "l"(emmy_tile(emmy_smem(box1 + 48), 2048, 1024)), "r"((int)1) : "memory");
     asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
     asm volatile("wgmma.wait_group.sync.aligned 0;" : "+f"(acc0), "+f"(acc1), "+f"(acc2), "+f"(acc3), "+f"(acc4), "+f"(acc5), "+f"(acc6), "+f"(acc7) : : "memory");
-    const unsigned short v0 = emmy_f32_to_f16(acc0);
-    const unsigned short v1 = emmy_f32_to_f16(acc1);
-    const unsigned short v2 = emmy_f32_to_f16(acc2);
-    const unsigned short v3 = emmy_f32_to_f16(acc3);
-    const unsigned short v4 = emmy_f32_to_f16(acc4);
-    const unsigned short v5 = emmy_f32_to_f16(acc5);
-    const unsigned short v6 = emmy_f32_to_f16(acc6);
-    const unsigned short v7 = emmy_f32_to_f16(acc7);
     asm volatile("bar.sync 1, 128;" : : : "memory");
-    const int v8 = (int)((unsigned)(unsigned short)v0 | (unsigned)v1 << 16);
-    const int v9 = (int)((unsigned)(unsigned short)v4 | (unsigned)v5 << 16);
-    const int v10 = (int)((unsigned)(unsigned short)v2 | (unsigned)v3 << 16);
-    const int v11 = (int)((unsigned)(unsigned short)v6 | (unsigned)v7 << 16);
+    const int v0 = emmy_pack_f16(acc0, acc1);
+    const int v1 = emmy_pack_f16(acc4, acc5);
+    const int v2 = emmy_pack_f16(acc2, acc3);
+    const int v3 = emmy_pack_f16(acc6, acc7);
     const int n0 = tid / 16 % 2;
     const int n1 = tid % 8;
-    const int v12 = n0 ^ n1;
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" : : "r"(emmy_smem(box0 + tid / 32 * 1024 + tid % 16 * 64 + v12 * 8)), "r"(v8), "r"(v9), "r"(v10), "r"(v11) : "memory");
+    const int v4 = n0 ^ n1;
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" : : "r"(emmy_smem(box0 + tid / 32 * 1024 + tid % 16 * 64 + v4 * 8)), "r"(v0), "r"(v1), "r"(v2), "r"(v3) : "memory");
     asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
     asm volatile("bar.sync 1, 128;" : : : "memory");
     if (tid == 0) {
