@@ -107,14 +107,14 @@ def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
     if unit not in DEEP:
         return
     blocks = [replace(b, unit=unit) if DEEP[unit] == b.deep else replace(b, steps=(*b.steps[:2], F32_STEPS), unit=unit) for b in BLOCKS]
-    choices = [(block, split) for block in blocks for split in SPLITS if _divides(facts, p, block, split)]
+    choices = [(block, split) for block in blocks for split in SPLITS if divides(facts, p, block, split)]
     for block, split in sorted(choices, key=lambda c: _seconds(facts, target, p, *c))[:TRIED]:
         depths = [d for d in DEPTHS["async"] if d * block.shared(p) * _resident(target, p, block) <= target.shared_per_sm]
         for depth in (*depths[::-1], *([] if depths else [min(DEPTHS["async"])])):
             yield tiled(facts, p, block, split, Stage(depth, "async"))
 
 
-def _divides(facts: Facts, p: Product, block: Block, split: int) -> bool:
+def divides(facts: Facts, p: Product, block: Block, split: int) -> bool:
     return split == 1 or (len(facts.folds) == 1 and facts.extents[p.k] >= SPLIT_STEPS * split * block.tile("k"))
 
 

@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from emmy_eq.codegen.families import matrix
-from emmy_eq.codegen.families.contraction import Product, product
+from emmy_eq.codegen.families.contraction import JOIN_SECONDS, Product, product
 from emmy_eq.codegen.families.facts import Facts
-from emmy_eq.codegen.families.matrix import Block, counts, multiplied
+from emmy_eq.codegen.families.matrix import Block, counts, divides, multiplied
 from emmy_eq.codegen.lower import tma
 from emmy_eq.codegen.schedule import DEPTHS, Schedule, Stage
 from emmy_eq.extract.targets import Target
 
 TRIED = 6  # tiles proposed
 COLUMNS = 32  # steps of 8 columns, at most: of all accumulators of a warpgroup
+SPLITS = (1, 2, 3, 4, 6, 8)
 WARPS = (4, 8, 16)  # of 16 rows each
 MOST = 8 * COLUMNS  # warps times steps of columns that an SM's registers have room for
 K_STEPS = 4  # of 16: rows of 128 bytes
@@ -44,12 +45,13 @@ def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
         return
     steps = range(8, COLUMNS // p.accumulators + 1, 8)
     blocks = [Block((warps, 1), (1, n, K_STEPS), _rate(n)) for warps in WARPS for n in steps if warps * n * p.accumulators <= MOST]
-    for block in sorted(blocks, key=lambda b: _seconds(facts, target, p, b))[:TRIED]:
+    choices = [(block, split) for block in blocks for split in SPLITS if divides(facts, p, block, split)]
+    for block, split in sorted(choices, key=lambda c: _seconds(facts, target, p, *c))[:TRIED]:
         for resident in (1, 2):
             room = (target.shared_per_sm // resident - SPARE) // block.shared(p, 0)
             depth = min(room, max(DEPTHS["tma"]))
             if depth > 2:
-                row = matrix.tiled(facts, p, block, 1, Stage(depth, "tma"))
+                row = matrix.tiled(facts, p, block, split, Stage(depth, "tma"))
                 yield replace(row, resident=resident if resident > 1 else 0)
 
 
@@ -57,14 +59,15 @@ def _rate(steps: int) -> float:
     return 8 * steps / (8 * steps + ROWS_COLUMNS)
 
 
-def _seconds(facts: Facts, target: Target, p: Product, block: Block) -> float:
-    """Modelled time: waves of blocks."""
+def _seconds(facts: Facts, target: Target, p: Product, block: Block, split: int) -> float:
+    """Modelled time: waves of blocks, and the join of a split fold."""
     assert p.m is not None
     m, n = counts(facts, p, block)
     outputs = facts.points(tuple(a.name for a in facts.axes.outer))
-    blocks = outputs // (facts.extents[p.m] * facts.extents[p.n]) * m * n
-    depth = facts.points(tuple(a.name for a in p.fold.axes))
+    blocks = outputs // (facts.extents[p.m] * facts.extents[p.n]) * m * n * split
+    depth = facts.points(tuple(a.name for a in p.fold.axes)) / split
     work = 2 * block.tile("m") * block.tile("n") * p.accumulators * depth
     boxes = blocks * (block.tile("m") + block.tile("n") * p.accumulators) * depth * block.itemsize
     seconds = work / (target.flops["f16"] / target.sms * block.rate) + START_SECONDS
-    return max(-(-blocks // target.sms) * seconds, boxes / (L2_SHARE * target.l2_bandwidth))
+    join = JOIN_SECONDS + 16 * split * outputs * p.accumulators / target.l2_bandwidth if split > 1 else 0.0
+    return max(-(-blocks // target.sms) * seconds, boxes / (L2_SHARE * target.l2_bandwidth)) + join

@@ -1,0 +1,53 @@
+"""Warpgroups and the copy engine on the device: right, the same every time, and in captured calls that follow each other at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from emmy_eq import loop_ir
+from emmy_eq.arrays import to_numpy, to_torch
+from emmy_eq.codegen import schedule
+from emmy_eq.codegen.tune.device import executable
+from tests import tile_kernels as kernels
+from tests.gpu.test_kernels import here
+from tests.test_lower import ROUNDED, inputs
+from tests.test_wgmma import BATCHED, BESIDE, ONE, TWO
+
+LARGE = "WORK=t256 TILE=i0:w8.m16,i1:r32.n8 REDUCE=i2:s.r4.k16 STAGE=4:tma"
+TWO_BLOCKS = "WORK=t256.b2 TILE=i0:w8.m16,i1:r16.n8 REDUCE=i2:s.r4.k16 STAGE=3:tma RASTER=row"
+SPLIT = "WORK=t128 TILE=i0:w4.m16,i1:r8.n8 REDUCE=i2:b3.s.r4.k16 STAGE=4:tma"
+
+
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        (kernels.halves(1000, 1096, 1032), LARGE),
+        (kernels.halves(1000, 1096, 1032, "bf16", "km", "nk"), TWO_BLOCKS),
+        (kernels.halves(200, 328, 2056, right="nk"), SPLIT),
+        (kernels.halves(300, 77, 520, right="nk"), TWO),
+        (kernels.batched_halves(5, 300, 200, 264), BATCHED),
+        (kernels.gated_halves(300, 264, 520), ONE),
+        (kernels.projections_halves(300, 264, 520), ONE),
+        (kernels.norm_linear_halves(300, 264, 520), BESIDE),
+    ],
+)
+def test_rows_of_warpgroups(text: str, row: str) -> None:
+    if not here().wgmma:
+        pytest.skip(f"{here()} lacks wgmma")
+    kernel = kernels.kernel(text)
+    arrays = inputs(kernel)
+    run = executable(kernel, schedule.parse(row), here())
+    given = [to_torch(arrays[b.name], b.dtype).cuda() for b in kernel.inputs]
+    first = run(*given)
+    for found, want in zip(first, loop_ir.run(kernel, arrays, float64=True), strict=True):
+        got = to_numpy(found)
+        # As in tests/test_lower.py, and the tensor core truncates its sums: 2**-21 of a product for each of the terms.
+        error = (ROUNDED[got.dtype.name] + 2.0**-16) * np.abs(want).max()
+        np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), rtol=0, atol=error)
+    replay = run.capture(*given)
+    for _ in range(50):
+        again = replay()
+    torch.cuda.synchronize()
+    assert all(torch.equal(x, y) for x, y in zip(first, again, strict=True))
