@@ -22,9 +22,12 @@ from emmy_eq.to_terms import to_terms
 from emmy_eq.verify.audit import audit
 from emmy_eq.verify.extractions import random_terms
 
+from .plan_checks import TUTORIAL
+from .plan_checks import program as saturated
 from .random_programs import build
 from .rule_programs import members
 from .term_checks import TOLERANCE, inputs_of, program
+from .test_terms_torch import llama
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -32,6 +35,16 @@ def test_random_programs_hold(seed: int) -> None:
     s = saturate(to_terms(build(Random(seed))), rules.active("fast"))
     assert audit(s, samples=3) is None
     assert s.report.saturated
+
+
+@pytest.mark.parametrize("name", TUTORIAL)
+def test_every_class_of_a_whole_program_is_one_function(name: str) -> None:
+    assert audit(saturated(TUTORIAL[name]["code"])[1], samples=3) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_every_class_of_a_full_size_llama_block_is_one_function(dtype: torch.dtype) -> None:
+    assert audit(saturate(to_terms(llama(1, 2048, 32, 4, 5632, 128, dtype)), rules.active("fast"))) is None
 
 
 @pytest.mark.parametrize("accuracy", ["strict", "default"])
