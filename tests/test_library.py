@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from emmy_eq import cli, evaluate, loop_ir, rules, tensor_ir
 from emmy_eq.arrays import to_numpy
@@ -30,6 +32,7 @@ def folds(code: str, axis: int) -> list[tuple[str, ...]]:
     return [tuple(c.name for c in s.carries) for s in stmts if isinstance(s, loop_ir.Fold) and any(a.extent == axis for a in s.axes)]
 
 
+Array = np.ndarray[Any, Any]
 LONG = 131072  # a row that registers do not hold, so that a second pass reads it again
 ROWS = f"x=torch.randn(64,{LONG}); "
 SCORES = "torch.randn(4,96,64)@torch.randn(4,64,256)"
@@ -48,6 +51,8 @@ ONE_PASS = {
     "recurrence": (ROWS + "p=torch.rand(64,1).expand_as(x).cumprod(1); p*(x/p).cumsum(1)", LONG, ("recurrence",)),
     "max with index": (ROWS + "x.max(1)", LONG, ("max", "argmax")),
     "min with index": (ROWS + "x.min(1)", LONG, ("min", "argmin")),
+    "argmin": (ROWS + "x.argmin(1)", LONG, ("argmin",)),
+    "amax and scaling": (ROWS + "x/(x.abs().amax(1,keepdim=True)/448)", LONG, ("max",)),
     "argmax": (ROWS + "x.argmax(1)", LONG, ("argmax",)),
     "greatest of a normalized row": (ROWS + "(x*torch.rsqrt((x*x).mean(1,keepdim=True)+1e-6)).abs().amax(1)", LONG, ("max", "sum")),
     "cross-entropy": (ROWS + "F.cross_entropy(x,torch.arange(64))", LONG, ("softmax",)),
@@ -83,6 +88,35 @@ def test_a_scaled_norm_does_not_overflow(spelling: str, size: int) -> None:
     loops = to_loops(plan(code))
     (got,) = loop_ir.run(loops, {loops.inputs[0].name: x})
     np.testing.assert_allclose(got, np.linalg.norm(x.astype(np.float64), axis=1, keepdims=True), rtol=1e-5)
+
+
+def welford(x: Array) -> np.float32:
+    """The variance of a row as eager computes it on a GPU: a chain of updates in f32, here of 32 threads, whose parts are joined."""
+    f32 = np.float32
+    mean: Array = np.zeros(32, f32)
+    total: Array = np.zeros(32, f32)
+    for n, row in enumerate(x.reshape(-1, 32), 1):
+        delta = row - mean
+        mean = mean + delta / f32(n)
+        total = total + delta * (row - mean)
+    count = f32(len(x) // 32)
+    while len(mean) > 1:
+        delta = mean[1::2] - mean[::2]
+        total = total[::2] + total[1::2] + delta * delta * (count / f32(2))
+        mean, count = mean[::2] + delta / f32(2), count * f32(2)
+    return f32(total[0] / (count - f32(1)))
+
+
+@pytest.mark.parametrize("size", [512, 65536])
+@pytest.mark.parametrize("offset", [1e2, 1e4, 1e6])
+def test_a_variance_far_from_zero_is_as_good_as_eager(offset: float, size: int) -> None:
+    """Two passes for the short row, one for the long."""
+    made = Compiled(lambda: capture_code(f"torch.randn(4,{size}).var(1)"), Options(target="H200"))
+    x = (np.random.default_rng(0).normal(size=(4, size)) + offset).astype(np.float32)
+    exact = x.astype(np.float64).var(1, ddof=1)
+    (got,) = made.run(dict.fromkeys(made.torch_ir.examples(), torch.from_numpy(x)))
+    eager = max(abs(float(welford(row)) - e) for row, e in zip(x, exact, strict=True))
+    assert np.abs(to_numpy(got) - exact).max() <= 4 * max(eager, 2e-7)
 
 
 def test_a_logarithm_of_a_softmax_does_not_underflow() -> None:
