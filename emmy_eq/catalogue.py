@@ -9,7 +9,8 @@ _HEAD = """# The rules
 
 {count} rewrite rules, as `emmy-eq rules catalogue > docs/rules.md` writes them down; a test fails where this page is stale. In a formula
 `a`, `b`, ... are values, `k`, `j`, ... sets of axes, `sum[k](v)` is a reduction, `free(v)` the axes that v depends on; `->` rewrites in
-one direction, `=` in both. A rule that mends may have a value where its left side is NaN. [How to add a rule](add_a_rule.md) takes one from an idea to a faster kernel.
+one direction, `=` in both. A rule that mends may have a value where its left side is NaN. [How to add a rule](add_a_rule.md) takes one
+from an idea to a faster kernel.
 """
 
 _CLASSES = {
