@@ -58,6 +58,7 @@ class Search:
         self.found = False  # a plan for the goals
         self.universe = frozenset({*self.graph.cuts, *sat.roots, *self.needed, *(s.cls for s in sat.seams)} | _stored(self.graph))
         self.names = _unique_names(self.graph, self.universe)
+        self.called_first = {self.names[s.cls]: s.name for s in reversed(sat.seams) if s.cls in self.names}  # by buffer, its first seam
         self.orders = self.memory_orders()
         self.hollow = frozenset(c for c, name in self.names.items() if any(not a.extent for a in self.orders[name]))
         self.extractor = Extractor(self.graph, target, self.names)
@@ -171,8 +172,7 @@ class Search:
 
     def called(self, n: int, buffer: str) -> str:
         """Kernel number ``n``, whose last output is ``buffer``."""
-        seams = {self.names[s.cls]: s.name for s in reversed(self.sat.seams) if s.cls in self.names}
-        return f"k{n}_{seams.get(buffer, buffer)}"
+        return f"k{n}_{self.called_first.get(buffer, buffer)}"
 
     def part(self, goals: Sequence[Job], leaves: frozenset[int]) -> list[Planned] | None:
         """The kernels of the best plan found that computes ``goals`` from ``leaves``."""

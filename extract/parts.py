@@ -30,21 +30,26 @@ def waists(finder: Search) -> tuple[int, ...]:
         queue += [x for x in below if x not in above]
         above.add_edges_from((c, x) for x in below)
     top = nx.immediate_dominators(above, -1)
+    tree = nx.DiGraph((top[c], c) for c in above if c != -1)
+    visits = list(nx.dfs_labeled_edges(tree, -1))
+    begin = {c: n for n, (_, c, kind) in enumerate(visits) if kind == "forward"}
+    end = {c: n for n, (_, c, kind) in enumerate(visits) if kind == "reverse"}
     roots = {c for c, _ in finder.roots}
     dear = [c for c in finder.graph.cuts if c in above and c not in roots and c not in finder.pinned and above.in_degree(c) > 1]
-    found = [c for c in dear if all(_over(top, c, x) for x in nx.descendants(above, c) if finder.graph.dear[x])]
+
+    def dominates(c: int, x: int) -> bool:
+        return begin[c] <= begin[x] <= end[c]
+
+    def dominates_all(c: int) -> bool:
+        """Stops at the first value below that is needed elsewhere: most candidates have one near."""
+        return all(dominates(c, x) for _, x in nx.bfs_edges(above, c) if finder.graph.dear[x])
+
+    found = [c for c in dear if dominates_all(c)]
     free = finder.sat.free
     commonest = Counter(free[c] for c in found).most_common(1)  # within the first layer, more values dominate what is below
     stream = [c for c in found if free[c] == commonest[0][0]]
-    stream.sort(key=lambda c: len(nx.descendants(above, c)))
+    stream.sort(key=lambda c: -begin[c])
     return tuple(stream) if len(stream) >= FEWEST else ()
-
-
-def _over(top: dict[int, int], c: int, x: int) -> bool:
-    """Whether ``c`` dominates ``x``."""
-    while x not in (c, -1):
-        x = top[x] if top[x] is not None else -1
-    return x == c
 
 
 def in_parts(finder: Search, between: Sequence[int]) -> list[Planned] | None:
