@@ -1,7 +1,7 @@
 """The local search for what to store.
 
 It starts from three plans (store nothing, every tensor worth it, every contraction of the source program) and climbs from the
-two best by storing one value more or less at a time.  Kernels are cached by what they compute and the cuts that they can see.
+two best by storing one value more, less, or in place of another.  Kernels are cached by what they compute and the cuts that they can see.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import permutations
 from operator import or_
 
 from emmy_eq import loop_ir, progress
@@ -26,6 +27,7 @@ from emmy_eq.extract.targets import Target
 from emmy_eq.ops import itemsize
 from emmy_eq.terms import Axis, Result
 
+FEW = 8  # values that may be stored: of so many each is tried in place of each other
 Job = tuple[int, int]  # a class and the axes it is stored over
 Made = dict[Job, tuple[Planned, frozenset[int]]]  # kernels, and the stored classes that each reads
 
@@ -302,7 +304,8 @@ class Search:
     def improve(self, stop: frozenset[int], best: list[Planned] | None, free: Sequence[int]) -> list[Planned] | None:
         """From the plan ``best``, which stores ``stop``, try the moves in turn until a full round of them has changed nothing."""
         idle, n = 0, 0
-        moves = [("toggle", c) for c in free] + [("slide", c) for c in free]
+        moves = [("toggle", c, c) for c in free] + [("slide", c, c) for c in free]
+        moves += [("swap", *pair) for pair in permutations(free, 2)] if len(free) <= FEW else []
         while idle < len(moves) and not self.expired():
             tried = self.moved(stop, free, *moves[n % len(moves)])
             n, idle = n + 1, idle + 1
@@ -313,10 +316,13 @@ class Search:
                 stop, best, idle = tried, plan, 0
         return best
 
-    def moved(self, stop: frozenset[int], free: Sequence[int], kind: str, c: int) -> frozenset[int] | None:
-        """Store one more value or one less; or store a value in place of those that it is computed from point by point."""
+    def moved(self, stop: frozenset[int], free: Sequence[int], kind: str, c: int, d: int) -> frozenset[int] | None:
+        """Store one more value or one less; or store a value in place of those that it is computed from point by point, or of any
+        other: a reader takes what is stored, however dear, before an equal form that needs a value that is not."""
         if kind == "toggle":
             return stop ^ {c}
+        if kind == "swap":
+            return (stop - {d}) | {c} if d in stop and c not in stop else None
         seen = self.graph.seen_from(c, stop)
         below = {x for x, folded in seen if x in free and not folded and (x, True) not in seen}
         return (stop - below) | {c} if c not in stop and below else None

@@ -145,7 +145,7 @@ LOW_RANK = {
 }
 
 
-@pytest.mark.parametrize(("rows", "k", "r", "joint"), [(65536, 64, 32, True), (16, 1024, 64, False)])
+@pytest.mark.parametrize(("rows", "k", "r", "joint"), [(65536, 64, 32, True), (16, 1024, 64, False), (1, 1024, 64, False)])
 def test_a_low_rank_update_is_grouped_by_size(rows: int, k: int, r: int, joint: bool) -> None:
     # Many rows share W + A@B, so that the full product is one pass; few rows take A and B one after the other, two passes over k.
     for spelling in LOW_RANK.values():
