@@ -11,7 +11,10 @@ from torch import Tensor, nn
 from emmy_eq import loop_ir
 from emmy_eq.extract import parts
 from emmy_eq.extract.climb import Job, Search
+from emmy_eq.extract.loops import to_loops
 from emmy_eq.extract.merge import Planned
+from emmy_eq.extract.nest import Output
+from emmy_eq.extract.plan import search
 from emmy_eq.pipeline import Compiled, Options
 from emmy_eq.torch_ir import capture
 
@@ -78,3 +81,25 @@ def test_parts_cost_no_more_than_the_whole(monkeypatch: pytest.MonkeyPatch) -> N
     _, _, whole = compiled(4)
     assert len(whole.plan.met) > len(deep.plan.met) == 1
     assert seconds <= whole.plan.seconds * 1.02  # a local search either way
+
+
+def test_many_outputs_merge_without_trying_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    kernel_of = Search.kernel_of
+
+    def counted(self: Search, outputs: Sequence[Output]) -> Planned:
+        made.append(len(outputs))
+        return kernel_of(self, outputs)
+
+    monkeypatch.setattr(Search, "kernel_of", counted)
+    x = torch.randn(64)
+    many = Compiled(lambda: capture(lambda x: tuple(torch.sin(x + float(i)) for i in range(64)), (x,)), Options("H200"))
+    assert len(many.loop_ir.kernels) == 1
+    assert len(made) == 64 + 1  # each alone, and all at once
+
+
+def test_a_search_out_of_time_returns_the_plan_that_it_has() -> None:
+    _, _, deep = compiled(4)
+    hurried = search(deep.egraph, deep.target, seconds=0.0)
+    loop_ir.verify(to_loops(hurried))
+    assert hurried.seconds >= deep.plan.seconds
