@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 from emmy_eq.loop_ir import Kernel, parse
+from tests import tile_kernels as texts
+from tests.tile_kernels import kernel
 
 
 def rmsnorm(rows: int = 4, columns: int = 8) -> Kernel:
-    text = f"""
-kernel rmsnorm(x: f32[{rows},{columns}], w: f32[{columns}]) -> out: f32[{rows},{columns}]:
-  loop i0 < {rows}:
-    v0 = lit f32 {float(columns)}
-    v1 = lit f32 1e-06
-    fold i1 < {columns}:
-      v2 = load x[i0, i1]
-      v3 = mul v2, v2
-      carry v4 = sum(v3)
-    v5 = div v4, v0
-    v6 = add v5, v1
-    v7 = rsqrt v6
-    loop i1 < {columns}:
-      v8 = load x[i0, i1]
-      v9 = load w[i1]
-      v10 = mul v8, v7
-      v11 = mul v10, v9
-      store out[i0, i1] = v11
-"""
-    return parse(text, Kernel)
+    return kernel(texts.rmsnorm(rows, columns))
 
 
 def softmax(rows: int = 4, columns: int = 8) -> Kernel:
@@ -47,45 +30,12 @@ kernel softmax(x: f32[{rows},{columns}]) -> out: f32[{rows},{columns}]:
 
 
 def softmax_in_two_passes(rows: int = 4, columns: int = 8) -> Kernel:
-    text = f"""
-kernel softmax(x: f32[{rows},{columns}]) -> out: f32[{rows},{columns}]:
-  loop i0 < {rows}:
-    fold i1 < {columns}:
-      v0 = load x[i0, i1]
-      carry v1 = max(v0)
-    fold i1 < {columns}:
-      v2 = load x[i0, i1]
-      v3 = sub v2, v1
-      v4 = exp v3
-      carry v5 = sum(v4)
-    loop i1 < {columns}:
-      v6 = load x[i0, i1]
-      v7 = sub v6, v1
-      v8 = exp v7
-      v9 = div v8, v5
-      store out[i0, i1] = v9
-"""
-    return parse(text, Kernel)
+    return kernel(texts.softmax(rows, columns))
 
 
 def matmul(m: int = 8, n: int = 12, k: int = 16, dtype: str = "f32") -> Kernel:
     """``dtype`` f16 or bf16: products and sum in f32, cast on load and store."""
-    casts = dtype != "f32"
-    a, b, out = ("v1", "v3", "v6") if casts else ("v0", "v2", "v5")
-    lines = [
-        f"kernel matmul(a: {dtype}[{m},{k}], b: {dtype}[{k},{n}]) -> out: {dtype}[{m},{n}]:",
-        f"  loop i0 < {m}, i1 < {n}:",
-        f"    fold i2 < {k}:",
-        "      v0 = load a[i0, i2]",
-        "      v1 = cast f32 v0" if casts else "",
-        "      v2 = load b[i2, i1]",
-        "      v3 = cast f32 v2" if casts else "",
-        f"      v4 = mul {a}, {b}",
-        "      carry v5 = sum(v4)",
-        f"    v6 = cast {dtype} v5" if casts else "",
-        f"    store out[i0, i1] = {out}",
-    ]
-    return parse("\n".join(line for line in lines if line), Kernel)
+    return kernel(texts.matmul(m, n, k) if dtype == "f32" else texts.halves(m, n, k, dtype))
 
 
 def bias_matmul_relu(m: int = 8, n: int = 12, k: int = 16) -> Kernel:
@@ -133,75 +83,21 @@ kernel norm_linear(x: f32[{m},{k}], g: f32[{k}], w: f32[{n},{k}]) -> out: f32[{m
 
 
 def two_matmuls(m: int = 8, k: int = 16, j: int = 16, n: int = 12) -> Kernel:
-    """(a @ b) @ c in one kernel: a product inside the fold of another."""
-    text = f"""
-kernel two_matmuls(a: f32[{m},{k}], b: f32[{k},{j}], c: f32[{j},{n}]) -> out: f32[{m},{n}]:
-  loop i0 < {m}, i1 < {n}:
-    fold i2 < {j}:
-      fold i3 < {k}:
-        v0 = load a[i0, i3]
-        v1 = load b[i3, i2]
-        v2 = mul v0, v1
-        carry v3 = sum(v2)
-      v4 = load c[i2, i1]
-      v5 = mul v3, v4
-      carry v6 = sum(v5)
-    store out[i0, i1] = v6
-"""
-    return parse(text, Kernel)
+    return kernel(texts.two_matmuls(m, n, k, j))
 
 
 def attention(heads: int = 2, queries: int = 6, keys: int = 10, d: int = 4, causal: bool = False) -> Kernel:
     """One pass over the keys; every score is used for all of the head's columns."""
-    mask = """
-      v8 = iota i1
-      v9 = iota i3
-      v10 = lit f32 -inf
-      v11 = le v9, v8
-      v12 = where v11, v7, v10""".lstrip("\n")
-    text = f"""
-kernel attention(q: f32[{heads},{queries},{d}], k: f32[{heads},{keys},{d}], v: f32[{heads},{keys},{d}]) -> out: f32[{heads},{queries},{d}]:
-  loop i0 < {heads}, i1 < {queries}, i2 < {d}:
-    v0 = lit f32 {d**-0.5}
-    v1 = lit f32 1.0
-    fold i3 < {keys}:
-      fold i4 < {d}:
-        v2 = load q[i0, i1, i4]
-        v3 = load k[i0, i3, i4]
-        v4 = mul v2, v3
-        carry v5 = sum(v4)
-      v6 = load v[i0, i3, i2]
-      v7 = mul v5, v0
-{mask if causal else ""}
-      carry v13, v14, v15 = twist softmax({"v12" if causal else "v7"}, v6, v1)
-    v16 = div v14, v15
-    store out[i0, i1, i2] = v16
-"""
-    return parse(text, Kernel)
+    return kernel(texts.attention(heads, queries, keys, d, causal))
 
 
 def column_sum(rows: int = 8, columns: int = 12) -> Kernel:
-    text = f"""
-kernel column_sum(x: f32[{rows},{columns}]) -> out: f32[{columns}]:
-  loop i0 < {columns}:
-    fold i1 < {rows}:
-      v0 = load x[i1, i0]
-      carry v1 = sum(v0)
-    store out[i0] = v1
-"""
-    return parse(text, Kernel)
+    return kernel(texts.column_sum(rows, columns))
 
 
 def total(n: int = 32) -> Kernel:
     """A full reduction: no parallel axis."""
-    text = f"""
-kernel total(x: f32[{n}]) -> out: f32[]:
-  fold i0 < {n}:
-    v0 = load x[i0]
-    carry v1 = sum(v0)
-  store out[] = v1
-"""
-    return parse(text, Kernel)
+    return kernel(texts.full_sum(n))
 
 
 def row_argmax(rows: int = 4, columns: int = 8) -> Kernel:
@@ -237,24 +133,11 @@ kernel cumsum(x: f32[{rows},{columns}]) -> out: f32[{rows},{columns}]:
 
 def gather(rows: int = 5, columns: int = 8, vocabulary: int = 16) -> Kernel:
     """An embedding: the row is data."""
-    text = f"""
-kernel gather(table: f32[{vocabulary},{columns}], ids: i64[{rows}]) -> out: f32[{rows},{columns}]:
-  loop i0 < {rows}, i1 < {columns}:
-    v0 = load ids[i0]
-    v1 = load table[g0, i1] with v0
-    store out[i0, i1] = v1
-"""
-    return parse(text, Kernel)
+    return kernel(texts.gather(rows, vocabulary, columns))
 
 
 def transpose(rows: int = 8, columns: int = 12) -> Kernel:
-    text = f"""
-kernel transpose(x: f32[{rows},{columns}]) -> out: f32[{columns},{rows}]:
-  loop i0 < {columns}, i1 < {rows}:
-    v0 = load x[i1, i0]
-    store out[i0, i1] = v0
-"""
-    return parse(text, Kernel)
+    return kernel(texts.transpose(rows, columns))
 
 
 def gelu(n: int = 64) -> Kernel:
