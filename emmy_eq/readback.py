@@ -48,7 +48,7 @@ def read(tables: Tables, program: TermProgram, encoded: encode.Encoding, report:
         cls: [n for _, n in sorted({key[id(n)]: n for n in nodes if n.op != "count"}.items())] for cls, nodes in tables.nodes.items()
     }
     number = _number([*roots, *(c for _, c, _ in seams)], members)
-    classes = tuple(tuple(replace(n, children=tuple(number[c] for c in n.children)) for n in members[cls]) for cls in number)
+    classes = tuple(tuple(ENode(n.op, tuple(number[c] for c in n.children), n.attr) for n in members[cls]) for cls in number)
     return Saturated(
         classes=classes,
         free=tuple(tables.free[cls] for cls in number),
