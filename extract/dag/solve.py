@@ -1,4 +1,4 @@
-"""From an e-graph to a choice with a bound: reduce, choose greedily, then relax, restrict and solve in turn while time lasts."""
+"""From an e-graph to a choice with a bound: greedy, then small parts solved exactly, then the reduced whole, while time lasts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROOF = 0.6  # of the time left after both
 REDUCE_PACE = 25  # times what the costs of trees take: a round of reduction
 SLICE = 0.3  # of the time left, for one part without a solver
 SHARES = (0.03, 0.1)  # of the known cost, by which a node's cheapest tree may exceed its class's, part by part
-LARGE = 4000  # nodes of a part up to which it is worth a look before the whole is relaxed
+LARGE = 4000  # nodes of a part from which on that takes too long
 EXACT = 1e-9  # relative: what the last digits of a sum of floats may differ by
 
 
@@ -82,11 +82,10 @@ def search(known: Incumbent, level: Reduced) -> None:
 
 
 def improved(known: Incumbent, level: Reduced) -> None:
-    """Without a solver."""
-    part = None
+    """Without a solver: the greedy over and over, on small parts."""
     likely = tree_excess(level.graph)
     for share in SHARES:
-        part = None if known.done() else known.narrow(level, likely, share * known.cost)
+        part = known.narrow(level, likely, share * known.cost)
         if part is not None and len(part.graph.cost) < LARGE:
             improve(known, part, SLICE * known.left())
     reduced(known, level)
