@@ -9,6 +9,7 @@ import pytest
 
 from emmy_eq.codegen import cuda, kernel_ir, schedule, simulate, tile_ir
 from emmy_eq.codegen.families import schedules
+from emmy_eq.codegen.kernel_ir import walk
 from emmy_eq.codegen.lower import lower
 from emmy_eq.codegen.nvrtc import compile_cubin
 from emmy_eq.errors import InvalidInput, Unsupported
@@ -41,6 +42,7 @@ def test_operand_orders(dtype: str, left: str, right: str, row: str) -> None:
         (kernels.halves(256, 144, 128), TWO + " RASTER=g2"),
         (kernels.batched_halves(3, 70, 44, 136), BATCHED),
         (kernels.gated_halves(130, 136, 136), TWO),
+        (kernels.gated_halves(70, 136, 200), ONE),
         (kernels.gated_halves(130, 130, 136, "nk"), BESIDE),
         (kernels.projections_halves(130, 72, 136), ONE),
         (kernels.halves(70, 72, 520), "WORK=t128 TILE=i0:w4.m16,i1:r8.n8 REDUCE=i2:b3.s.r4.k16 STAGE=2:tma"),
@@ -107,6 +109,14 @@ def test_what_the_copy_engine_cannot_read_has_no_such_row(text: str) -> None:
 def test_illegal_row_says_why(row: str, reason: str) -> None:
     with pytest.raises(InvalidInput, match=reason):
         schedule.parse(row)
+
+
+@pytest.mark.parametrize(
+    ("right", "row", "columns"), [("kn", ONE, 128), ("nk", ONE, 128), ("nk", TWO, 144), ("kn", TWO, 72), ("nk", BESIDE, 64)]
+)
+def test_products_of_one_operand_are_one_wgmma_where_the_others_can_lie_side_by_side(right: str, row: str, columns: int) -> None:
+    made = lowered(kernels.gated_halves(64, 144, 128, right), row)
+    assert {s.n for s in walk.statements(made.body) if isinstance(s, kernel_ir.Wgmma)} == {columns}
 
 
 def test_results_leave_by_the_copy_engine_where_it_can_write_them() -> None:

@@ -160,13 +160,16 @@ class _Contraction:
         if self.early or inner - set(self.plan.matrix) or any(p.held for p in self.plan.matrix.values()):
             raise Unsupported("schedule", "the copy engine for other operands than those of products on tensor cores")
         again = self.again()
-        pipeline = tma.Pipeline.start(e, self.placed, self.plan.operands, bool(again))
+        with e.bound({p.map.axis: p.map for p in self.placed}):
+            groups = wgmma.together(e, self.products())
+        operands = dict.fromkeys(side for g in groups for side in ((g[0][0].left,), tuple(p.right for p, _ in g)))
+        pipeline = tma.Pipeline.start(e, self.placed, list(operands), bool(again))
 
         def step() -> None:
             for name in again:
                 e.bind(name, e.home, tma.get(e, pipeline.tile(name), e.home))
             self.tile_parts({p.map.axis: e.home[p.map.axis] for p in self.placed})
-            wgmma.multiply(e, self.products(), {name: pipeline.tile(name) for name in self.plan.operands})
+            wgmma.multiply(e, groups, {name: pipeline.tile(name) for name in self.plan.operands})
 
         pipeline.run(e, step, [total for _, total in self.products()])
 

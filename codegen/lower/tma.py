@@ -113,16 +113,23 @@ def _apart(body: tuple[k.Stmt, ...], threads: int) -> tuple[k.Stmt, ...]:
 
 @dataclass(frozen=True, slots=True)
 class BoxTile:
-    """A buffer of an operand: panels of ``rows`` rows along ``outer``, each of 64 elements along ``inner``."""
+    """A buffer of an operand: ``count`` panels, each ``rows`` rows along ``outer`` of 64 elements along ``inner``."""
 
     array: str
     dtype: str
     inner: str
     outer: str
     rows: int
-    size: int  # elements
+    count: int
+    pitch: int  # elements from one panel to the next
     axes: tuple[str, ...]  # as the tensor map has them
     start: Idx
+    buffer: int = 0  # elements from one buffer to the next
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return self.rows * PANEL * self.count
 
 
 @dataclass(slots=True)
@@ -138,13 +145,13 @@ class Pipeline:
     step: Idx
 
     @staticmethod
-    def start(e: Engine, placed: list[Placed], operands: tuple[str, ...], read: bool) -> Pipeline:
-        """Buffers and mbarriers, and all that the producer warp does."""
+    def start(e: Engine, placed: list[Placed], operands: Sequence[tuple[str, ...]], read: bool) -> Pipeline:
+        """Buffers and mbarriers, and all that the producer warp does.  Operands of one group lie side by side."""
         if len(e.b.levels) > 1:
             raise Unsupported("schedule", "operands by the copy engine inside a serial loop")
         depth = e.row.stage.depth
         with e.bound(e.maps_at(placed, ix.const(0))):
-            tiles = {name: _allocate(e, name, depth) for name in operands}
+            tiles = {name: tile for group in operands for name, tile in _allocate(e, group, depth)}
         full, empty = (_mbarriers(e, prefix, depth) for prefix in ("full", "empty"))
         steps = prod(p.steps for p in placed)
         step = var(e.b.fresh("ahead"))
@@ -210,10 +217,26 @@ def _mbarriers(e: Engine, prefix: str, count: int) -> str:
 
 
 def _at(tile: BoxTile, step: Idx, depth: int) -> BoxTile:
-    return replace(tile, start=step % depth * tile.size)
+    return replace(tile, start=tile.start + step % depth * tile.buffer)
 
 
-def _allocate(e: Engine, name: str, depth: int) -> BoxTile:
+def _allocate(e: Engine, names: tuple[str, ...], depth: int) -> Iterator[tuple[str, BoxTile]]:
+    """One array: of each panel the rows of all operands, or where those are along k, all panels of one after those of another."""
+    tiles = [_boxed(e, name) for name in names]
+    stacked = e.row.atoms[tiles[0].outer][0] != "k"
+    size = sum(t.size for t in tiles)
+    array = k.Shared(e.b.fresh("box"), tiles[0].dtype, size * depth, ALIGN)
+    e.b.shared.append(array)
+    e.producer.boxes.append(array)
+    start = 0
+    for name, t in zip(names, tiles, strict=True):
+        pitch = sum(x.rows for x in tiles) * PANEL if stacked else t.pitch
+        yield name, replace(t, array=array.name, pitch=pitch, start=ix.const(start), buffer=size)
+        start += t.rows * PANEL if stacked else t.size
+
+
+def _boxed(e: Engine, name: str) -> BoxTile:
+    """The tile of an operand, in no array yet, and its tensor map."""
     v, s = e.known[name], e.known[name].stmt
     shape = operand(s, e.buffers, {a: e.home[a].extent for a in v.axes})
     tiled = [a for a in v.axes if e.home[a].tile > 1]
@@ -221,23 +244,19 @@ def _allocate(e: Engine, name: str, depth: int) -> BoxTile:
         raise Unsupported("schedule", f"the copy engine reads 16-bit tensors as they are, in rows of multiples of 16 bytes, not {name}")
     inner = next(iter(shape))
     (outer,) = (a for a in tiled if a != inner)
-    rows, panels = e.home[outer].tile, -(-e.home[inner].tile // PANEL)
+    rows = e.home[outer].tile
     if rows > BOX:
         raise Unsupported("schedule", f"a box of {rows} rows; the copy engine brings {BOX}")
     order = (inner, outer, *(a for a in shape if a not in tiled))
     e.producer.map(f"{name}_map", s.buffer, v.dtype, e.home, order, shape, rows)
-    size = rows * panels * PANEL
-    array = k.Shared(e.b.fresh("box"), v.dtype, size * depth, ALIGN)
-    e.b.shared.append(array)
-    e.producer.boxes.append(array)
-    return BoxTile(array.name, v.dtype, inner, outer, rows, size, order, ix.const(0))
+    return BoxTile("", v.dtype, inner, outer, rows, -(-e.home[inner].tile // PANEL), rows * PANEL, order, ix.const(0))
 
 
 def panels(e: Engine, tile: BoxTile) -> Iterator[tuple[tuple[Idx, ...], Idx]]:
     """Of each box of the tile: its coordinates, and where it lies in shared memory."""
-    for n in range(tile.size // (tile.rows * PANEL)):
+    for n in range(tile.count):
         point = tuple(e.b.simplify(e.home[a].base + (n * PANEL if a == tile.inner else 0)) for a in tile.axes)
-        yield point, e.b.simplify(tile.start + n * tile.rows * PANEL)
+        yield point, e.b.simplify(tile.start + n * tile.pitch)
 
 
 def get(e: Engine, tile: BoxTile, reader: Scope) -> Fragment:
@@ -268,4 +287,4 @@ def element(e: Engine, tile: BoxTile, along: Idx, row: Idx) -> Idx:
         swizzled = b.let("xor", "i32", chunk, turn)
         b.extents[swizzled] = PANEL // CHUNK
         b.remember(key, swizzled)
-    return b.simplify(tile.start + along // PANEL * (tile.rows * PANEL) + row * PANEL + var(swizzled) * CHUNK + along % CHUNK)
+    return b.simplify(tile.start + along // PANEL * tile.pitch + row * PANEL + var(swizzled) * CHUNK + along % CHUNK)

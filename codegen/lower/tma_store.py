@@ -42,7 +42,7 @@ def tile(e: Engine, s: Store) -> BoxTile | None:
         return None
     order = (n, m, *(a for a in shape if a not in (m, n)))
     e.producer.map(f"{s.buffer}_map", s.buffer, buffer.dtype, e.home, order, shape, rows)
-    return BoxTile(free.name, buffer.dtype, n, m, rows, size, order, ix.const(0))
+    return BoxTile(free.name, buffer.dtype, n, m, rows, panels, rows * PANEL, order, ix.const(0))
 
 
 def exact(e: Engine, name: str) -> str:

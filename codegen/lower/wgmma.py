@@ -14,7 +14,7 @@ from emmy_eq.codegen import kernel_ir as k
 from emmy_eq.codegen.lower.builder import literal
 from emmy_eq.codegen.lower.layout import TID, AxisMap, Fragment
 from emmy_eq.codegen.lower.matrix import Product
-from emmy_eq.codegen.lower.tma import ALIGN, PANEL, BoxTile
+from emmy_eq.codegen.lower.tma import ALIGN, PANEL, BoxTile, operand
 from emmy_eq.codegen.schedule import ATOMS
 from emmy_eq.errors import Unsupported
 from emmy_eq.index import Idx
@@ -24,19 +24,52 @@ if TYPE_CHECKING:
     from emmy_eq.codegen.lower.engine import Engine
 
 ROWS = 64  # of a warpgroup
+COLUMNS = 256  # of a wgmma, at most
 
 
-def multiply(e: Engine, products: Sequence[tuple[Product, Fragment]], tiles: Mapping[str, BoxTile]) -> None:
+Sum = tuple[Product, Fragment]  # and what it is added to
+
+
+def together(e: Engine, products: Sequence[Sum]) -> list[list[Sum]]:
+    """Products of one left operand whose columns one wgmma computes, as their right operands can lie side by side."""
+    out: list[list[Sum]] = []
+    for p, total in products:
+        found = next((g for g in out if _fits(e, [x for x, _ in g], p)), None)
+        if found is None:
+            out.append([(p, total)])
+        else:
+            found.append((p, total))
+    return out
+
+
+def _fits(e: Engine, group: list[Product], p: Product) -> bool:
+    first, columns = group[0], e.home[p.n]
+    if first.left != p.left or first.n != p.n or columns.warps > 1 or (len(group) + 1) * columns.tile > COLUMNS:
+        return False
+    across = {_contiguous(e, x) for x in (first, p)}
+    return p.right not in {x.right for x in group} and (across == {first.k} or (across == {first.n} and columns.tile % PANEL == 0))
+
+
+def _contiguous(e: Engine, p: Product) -> str | None:
+    """The axis along which the right operand lies in memory."""
+    v = e.known[p.right]
+    found = operand(v.stmt, e.buffers, {a: e.home[a].extent for a in v.axes})
+    return next(iter(found)) if found is not None else None
+
+
+def multiply(e: Engine, groups: Sequence[Sequence[Sum]], tiles: Mapping[str, BoxTile]) -> None:
     """Begin to add this step's products to their accumulators."""
     e.b.emit(k.WgmmaFence())
-    for step in range(max(e.row.split(p.k).regs for p, _ in products)):
-        for p, total in products:
+    for step in range(max(e.row.split(p.k).regs for g in groups for p, _ in g)):
+        for group in groups:
+            p = group[0][0]
             a, b, columns = tiles[p.left], tiles[p.right], e.home[p.n].chunk
             left, right = (_corner(e, a, p.m, ROWS, p.k, step), _corner(e, b, p.n, columns, p.k, step))
-            d, one = _accumulators(total, p.m, p.n), literal("i32", 1)
-            leading = (a.rows * PANEL * itemsize(a.dtype), b.rows * PANEL * itemsize(b.dtype))
+            d, one = tuple(x for p, total in group for x in _accumulators(total, p.m, p.n)), literal("i32", 1)
+            leading = (a.pitch * itemsize(a.dtype), b.pitch * itemsize(b.dtype))
             turned = (a.inner == p.m, b.inner == p.n)
-            e.b.emit(k.Wgmma(columns, a.dtype, d, (a.array, left), (b.array, right), one, *turned, leading, (ALIGN, ALIGN)))
+            n = columns * len(group)
+            e.b.emit(k.Wgmma(n, a.dtype, d, (a.array, left), (b.array, right), one, *turned, leading, (ALIGN, ALIGN)))
     e.b.emit(k.WgmmaCommit())
 
 
@@ -53,12 +86,12 @@ def _corner(e: Engine, tile: BoxTile, axis: str, size: int, kk: str, step: int) 
     along = _group(e.home[axis], size)
     deep = step * ATOMS["k16"]
     if tile.inner == kk:
-        return e.b.simplify(tile.start + deep // PANEL * tile.rows * PANEL + along * PANEL + deep % PANEL)
+        return e.b.simplify(tile.start + deep // PANEL * tile.pitch + along * PANEL + deep % PANEL)
     if e.home[axis].tile != size and size % PANEL:
         raise Unsupported(
             "schedule", f"{size} columns a warpgroup of an operand that is contiguous along them; multiples of {PANEL} can be"
         )
-    return e.b.simplify(tile.start + along // PANEL * (tile.rows * PANEL) + deep * PANEL)
+    return e.b.simplify(tile.start + along // PANEL * tile.pitch + deep * PANEL)
 
 
 def _group(m: AxisMap, size: int) -> Idx:
