@@ -149,7 +149,8 @@ def _seconds(facts: Facts, target: Target, p: Product, block: Block, split: int)
     return max(waves * work / rate * spilled, traffic) + join
 
 
-def tiled(facts: Facts, p: Product, block: Block, split: int, stage: Stage) -> Schedule:
+def tiled(facts: Facts, p: Product, block: Block, split: int, stage: Stage, together: int = 0) -> Schedule:
+    """``together``: all tiles along m start together if they are no more than that."""
     assert p.m is not None
     reduce = {}
     for f, kind in zip(facts.folds, facts.kinds, strict=True):
@@ -158,11 +159,12 @@ def tiled(facts: Facts, p: Product, block: Block, split: int, stage: Stage) -> S
             reduce[a.name] = Split(steps=0, regs=step)
     reduce[p.k] = replace(block.split("k"), blocks=split, steps=0)
     tile = ((p.m, block.split("m")), (p.n, block.split("n")))
-    return Schedule(block.threads, tile, tuple(reduce.items()), stage, _raster(facts, p, block))
+    return Schedule(block.threads, tile, tuple(reduce.items()), stage, _raster(facts, p, block, together))
 
 
-def _raster(facts: Facts, p: Product, block: Block) -> str:
-    """Blocks that run together share operands in L2: 8 tiles along m, then one along n."""
+def _raster(facts: Facts, p: Product, block: Block, together: int) -> str:
+    """Blocks that run together share operands in L2: 8 tiles along m (or all), then one along n."""
     m, n = counts(facts, p, block)
     last = tuple(a.name for a in facts.axes.outer[-2:])
-    return "g8" if last == (p.m, p.n) and m % 8 == 0 and n >= 8 else "row"
+    group = m if 1 < m <= together else 8
+    return f"g{group}" if last == (p.m, p.n) and m % group == 0 and n >= 8 else "row"

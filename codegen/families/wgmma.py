@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from emmy_eq.codegen.families import matrix
-from emmy_eq.codegen.families.contraction import JOIN_SECONDS, Product, product
+from emmy_eq.codegen.families.contraction import Product, product
 from emmy_eq.codegen.families.facts import Facts
 from emmy_eq.codegen.families.matrix import Block, counts, divides, multiplied
 from emmy_eq.codegen.lower import tma
@@ -20,9 +20,13 @@ WARPS = (4, 8, 16)  # of 16 rows each
 MOST = 8 * COLUMNS  # warps times steps of columns that an SM's registers have room for
 K_STEPS = 4  # of 16: rows of 128 bytes
 SPARE = 2048  # bytes of shared memory for mbarriers and alignment
-START_SECONDS = 3e-6  # of a block: its first boxes, its stores
-L2_SHARE = 2.0  # boxes that come from one read of L2: neighbouring blocks ask for the same at the same time
-ROWS_COLUMNS = 32  # columns whose products take as long as reading the rows of a warpgroup from shared memory
+TOGETHER = 16  # tiles along m that start together, if those are all
+# Measured on H200, as far as the order of rows depends on it.
+START_SECONDS = 1.5e-6  # of a block: its first boxes, its stores
+JOIN_SECONDS = 5e-6  # of the parts of a split fold
+ROWS_COLUMNS = 8  # columns whose products take as long as what a wgmma does beside its products
+SM_BYTES = 1.5e11  # that an SM reads from L2 a second
+L2_SHARE = 2.1  # boxes that come from one read of L2: neighbouring blocks ask for the same at the same time
 
 
 def matches(facts: Facts) -> bool:
@@ -44,14 +48,15 @@ def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
     if not target.wgmma:
         return
     steps = range(8, COLUMNS // p.accumulators + 1, 8)
-    blocks = [Block((warps, 1), (1, n, K_STEPS), _rate(n)) for warps in WARPS for n in steps if warps * n * p.accumulators <= MOST]
+    sizes = [(warps, n) for warps in WARPS for n in steps if warps * n * p.accumulators <= MOST]
+    blocks = [Block((warps, 1), (1, n, K_STEPS), _rate(n * p.accumulators)) for warps, n in sizes]
     choices = [(block, split) for block in blocks for split in SPLITS if divides(facts, p, block, split)]
     for block, split in sorted(choices, key=lambda c: _seconds(facts, target, p, *c))[:TRIED]:
         for resident in (1, 2):
             room = (target.shared_per_sm // resident - SPARE) // block.shared(p, 0)
             depth = min(room, max(DEPTHS["tma"]))
             if depth > 2:
-                row = matrix.tiled(facts, p, block, split, Stage(depth, "tma"))
+                row = matrix.tiled(facts, p, block, split, Stage(depth, "tma"), TOGETHER)
                 yield replace(row, resident=resident if resident > 1 else 0)
 
 
@@ -67,7 +72,7 @@ def _seconds(facts: Facts, target: Target, p: Product, block: Block, split: int)
     blocks = outputs // (facts.extents[p.m] * facts.extents[p.n]) * m * n * split
     depth = facts.points(tuple(a.name for a in p.fold.axes)) / split
     work = 2 * block.tile("m") * block.tile("n") * p.accumulators * depth
-    boxes = blocks * (block.tile("m") + block.tile("n") * p.accumulators) * depth * block.itemsize
-    seconds = work / (target.flops["f16"] / target.sms * block.rate) + START_SECONDS
-    join = JOIN_SECONDS + 16 * split * outputs * p.accumulators / target.l2_bandwidth if split > 1 else 0.0
-    return max(-(-blocks // target.sms) * seconds, boxes / (L2_SHARE * target.l2_bandwidth)) + join
+    boxes = (block.tile("m") + block.tile("n") * p.accumulators) * depth * block.itemsize
+    seconds = max(work / (target.flops["f16"] / target.sms * block.rate), boxes / SM_BYTES) + START_SECONDS
+    join = JOIN_SECONDS + 8 * split * outputs * p.accumulators / target.l2_bandwidth if split > 1 else 0.0
+    return max(-(-blocks // target.sms) * seconds, blocks * boxes / (L2_SHARE * target.l2_bandwidth)) + join
