@@ -158,17 +158,7 @@ def _extremes() -> Iterator[Rule]:
             """A bound that does not vary along k is met after the reduction as well."""
             return rewrite(a.call(op, c).reduce(monoid, k), a.reduce(monoid, k).call(op, c), when=c.free_of(k))
 
-        @rule(Rounding.REASSOCIATES, name=f"shift_after_{monoid}")
-        def shift(a: Val, c: Val, k: Axes, monoid: str = monoid) -> Equation:
-            """A shift that does not vary along k keeps the order of what it shifts."""
-            return rewrite((a + c).reduce(monoid, k), a.reduce(monoid, k) + c, when=c.free_of(k))
-
-        @rule(Rounding.REASSOCIATES, name=f"exp_after_{monoid}")
-        def exponential(a: Val, k: Axes, monoid: str = monoid) -> Equation:
-            """An exponential keeps the order, so one is enough."""
-            return rewrite(a.exp().reduce(monoid, k), a.reduce(monoid, k).exp())
-
-        yield from (bound, shift, exponential)
+        yield bound
 
 
 def rules() -> tuple[Rule, ...]:

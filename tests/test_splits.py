@@ -15,7 +15,7 @@ CASES = {
     "heads": (HEADS.format(h=3, kv=3, q=1, n=512, d=64) + "F.scaled_dot_product_attention(q,k,v)", 3),
     "shared keys": (HEADS.format(h=4, kv=2, q=1, n=640, d=64) + "F.scaled_dot_product_attention(q,k,v,enable_gqa=True)", 2),
     "odd extents": (HEADS.format(h=2, kv=2, q=1, n=1027, d=40) + "F.scaled_dot_product_attention(q,k,v)", 2),
-    "masks": (HEADS.format(h=2, kv=2, q=3, n=520, d=64) + "torch.softmax((q@k.mT).masked_fill(torch.randn(3,520)>1,-9e9),-1)@v", 2),
+    "masks": (HEADS.format(h=2, kv=2, q=3, n=520, d=64) + "torch.softmax((q@k.mT/8).masked_fill(torch.randn(3,520)>1,-9e9),-1)@v", 2),
     "spelled out": (HEADS.format(h=2, kv=2, q=1, n=512, d=64) + "torch.softmax(q@k.transpose(2,3)/8,-1)@v", 2),
 }
 
@@ -30,7 +30,7 @@ def test_keys_are_split_over_blocks(name: str) -> None:
     given = made.torch_ir.examples()
     (exact,) = tensor_ir.run(made.tensor_ir, {n: to_numpy(x) for n, x in given.items()}, float64=True)
     (got,) = made.run(given)
-    np.testing.assert_allclose(to_numpy(got), exact, rtol=0, atol=1e-6)  # sums of order 1 over some hundred keys in f32
+    np.testing.assert_allclose(to_numpy(got), exact, rtol=0, atol=2e-6)  # scores of up to 4 in f32, 3e-7 off, are exponents
 
 
 def test_many_rows_keep_tiles_of_keys() -> None:

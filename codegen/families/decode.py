@@ -17,7 +17,7 @@ from emmy_eq.extract.targets import Target
 
 ROWS = 8  # that share a key and are worth registers each; more are for a tile
 THREADS = 256
-STEPS = 4  # of a block, at least: what pays for joining its part
+STEPS = 2  # of a block, at least: what pays for joining its part
 
 
 def matches(facts: Facts) -> bool:

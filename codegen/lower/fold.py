@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from math import prod
+from math import isqrt, prod
 from typing import TYPE_CHECKING
 
 from emmy_eq import index as ix
@@ -80,8 +80,8 @@ def _adds_floats(st: State) -> bool:
 def _chunk(steps: int) -> int:
     """Steps whose sum joins the others as one: two short chains of additions round less than one long chain (a sum of 2^28 numbers).
     A divisor, so that no step needs a mask of its own; all steps, where they are few or have none."""
-    divisors = [d for d in range(MIN_CHUNK, steps // MIN_CHUNK + 1) if steps % d == 0]
-    return min(divisors, key=lambda d: abs(d * d - steps)) if divisors and steps >= LONG else steps
+    divisors = (d for d in range(isqrt(steps), MIN_CHUNK - 1, -1) if steps % d == 0)
+    return next(divisors, steps) if steps >= LONG else steps
 
 
 def finish(e: Engine, f: Fold, states: list[State], totals: list[Parts], maps: Scope) -> None:
