@@ -11,6 +11,7 @@ import difflib
 import json
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from emmy_eq.options import compiled_from, rules_of, store_path
 if TYPE_CHECKING:
     from emmy_eq.rule import Rule
 
+BEGAN = time.perf_counter()
 VIEWS = ("torch", "tensor", "egraph", "loop", "tile", "kernel", "cuda")  # as in emmy_eq.pipeline, which --help need not load
 
 
@@ -33,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not words:
         parser().print_help(sys.stderr)
         return 2
-    options = parser().parse_args(words, argparse.Namespace(own_process=argv is None))
+    options = parser().parse_args(words, argparse.Namespace(began=BEGAN if argv is None else None))
     try:
         command: Callable[[argparse.Namespace], int] = options.command
         return command(options)
@@ -275,7 +277,7 @@ def lines(path: str | None, writes: bool) -> Iterator[TextIO]:
 def extract_command(options: argparse.Namespace) -> int:
     from emmy_eq.extract.dag.report import run
 
-    return run(options.file, options.time, options.json, options.own_process)
+    return run(options.file, options.time, options.json, options.began)
 
 
 def rules_command(options: argparse.Namespace) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -30,15 +29,6 @@ def extract_file(path: str, seconds: float, spent: float = 0.0) -> tuple[Seriali
     return serialized, replace(found, seconds=time.perf_counter() - start)
 
 
-def process_age() -> float:
-    """Seconds since this process began: importing takes its part of a time limit.  0 where the system does not tell."""
-    try:
-        began = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-        return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - began / os.sysconf("SC_CLK_TCK"))
-    except (OSError, AttributeError, ValueError):
-        return 0.0
-
-
 def record(serialized: Serialized, found: Extraction) -> dict[str, object]:
     """What ``--json`` prints: costs in the file's unit, the choice as class -> node id."""
     choices = {serialized.classes[cls]: serialized.ids[node] for cls, node in sorted(found.choice.items())}
@@ -61,11 +51,11 @@ def text(serialized: Serialized, found: Extraction) -> str:
     )
 
 
-def run(path: str, seconds: float, as_json: bool, own_process: bool) -> int:
-    """``own_process``: this process began for nothing else, so its start counts, and what it leaves behind does not."""
-    if own_process:
+def run(path: str, seconds: float, as_json: bool, began: float | None = None) -> int:
+    """``began``: when this process did (of perf_counter), if for nothing else: its start counts, and what it leaves behind does not."""
+    if began is not None:
         gc.disable()  # a third of the reading time would be passes over objects that are all alive
-    serialized, found = extract_file(path, seconds, process_age() if own_process else 0.0)
+    serialized, found = extract_file(path, seconds, time.perf_counter() - began if began is not None else 0.0)
     print(json.dumps(record(serialized, found), indent=1) if as_json else text(serialized, found))
     return 0
 
