@@ -45,7 +45,10 @@ class Seam:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When to stop short of saturation; ``seconds`` is a last resort, since it makes the result depend on the machine."""
+    """When to stop short of saturation; ``seconds`` is a last resort, since it makes the result depend on the machine.
+
+    ``megabytes``: what the process's peak may grow by meanwhile.
+    """
 
     rounds: int = 40
     rows: int = 50_000
@@ -132,6 +135,7 @@ class _Run:
         self.graph = graph
         self.limits = limits
         self.start = start
+        self.peak = _peak()
         self.rounds = 0
         self.matches: Counter[str] = Counter()
         self.rows = 0
@@ -176,7 +180,7 @@ class _Run:
             most = max(sorted(matched.keys() - {"analysis", "constant"}), key=matched.__getitem__, default="")
             self.growth[phase] = (rows / self.rows if self.rows else 1.0, most)
         self.rows = rows
-        return ran.report.updated, _exceeded(self.limits, sizes, self.start)
+        return ran.report.updated, _exceeded(self.limits, sizes, self.start, self.peak)
 
 
 def _fired(matches: Counter[str], rules: Sequence[Rule]) -> dict[str, int]:
@@ -184,14 +188,20 @@ def _fired(matches: Counter[str], rules: Sequence[Rule]) -> dict[str, int]:
     return {r.name: matches[r.name] for r in rules if matches[r.name]}
 
 
-def _exceeded(limits: Limits, sizes: dict[str, int], start: float) -> str | None:
+def _peak() -> float:
+    """Most megabytes that this process has had so far."""
+    unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def _exceeded(limits: Limits, sizes: dict[str, int], start: float, peak: float) -> str | None:
     if sizes["Conflict"]:
         return "conflict"
     if sum(n for name, n in sizes.items() if name[0].isupper()) > limits.rows:
         return "rows"
     if time.perf_counter() - start > limits.seconds:
         return "seconds"
-    if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > limits.megabytes * 1024:
+    if _peak() - peak > limits.megabytes:
         return "megabytes"
     return None
 

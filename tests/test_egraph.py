@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from emmy_eq import egraph, ops, rules
 from emmy_eq import index as ix
-from emmy_eq import ops, rules
 from emmy_eq.algebra import Val
 from emmy_eq.egraph import Limits, Saturated, saturate
 from emmy_eq.lower import norms, reductions
@@ -219,6 +219,16 @@ def test_a_rule_without_end_is_stopped_and_named() -> None:
     trapezoid = Compiled(lambda: capture_code("torch.trapezoid(torch.randn(4, 6))"), Options())
     report = saturate(trapezoid.terms, (*rules.active(), regroup_scales)).report
     assert (report.stopped, report.most) == ("rows", "regroup_scales")
+
+
+def test_memory_that_the_process_had_before_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    peaks = iter([9_000.0, 9_000.0, 9_500.0])
+    monkeypatch.setattr(egraph, "_peak", lambda: next(peaks, 9_500.0))
+    b = Builder()
+    terms = to_terms(program(b, plain_attention(b)))
+    assert saturate(terms, rules.active(), Limits(megabytes=8_000)).report.stopped is None
+    peaks = iter([9_000.0, 9_500.0])
+    assert saturate(terms, rules.active(), Limits(megabytes=400)).report.stopped == "megabytes"
 
 
 def test_limits_are_reported() -> None:
