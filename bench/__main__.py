@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from bench import model, plans
 from bench.compare import CONTENDERS, Row, compare
 from bench.workloads import select
 from emmy_eq.text import table
@@ -21,6 +22,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="append one JSON object a workload")
     parser.add_argument("--target", help="code is made for this target (default: this device's)")
     parser.add_argument("--read", type=Path, metavar="FILE", help="print the table of such a file and stop")
+    parser.add_argument("--kernels", type=Path, metavar="FILE", help="append the times of every kernel, with its Loop IR, and stop")
+    parser.add_argument("--model-error", type=Path, metavar="FILE", help="today's cost model against the times of such a file, and stop")
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     options = parser.parse_args(argv)
     chosen = select(options.names)
@@ -34,10 +37,17 @@ def main(argv: list[str] | None = None) -> int:
         rows = [Row.read(json.loads(line)) for line in options.read.read_text().splitlines()]
         print(report([row for row in rows if row.workload in names]))
         return 0
+    if options.model_error is not None:
+        names = {w.name for w in chosen}
+        print(model.report({name: r for name, r in plans.read(options.model_error).items() if name in names}))
+        return 0
     if not torch.cuda.is_available():
         print(f"skipped: no CUDA device here (torch {torch.__version__}); nothing was timed")
         return 0
     target = options.target or device_target()
+    if options.kernels is not None:
+        model.run(chosen, target, options.kernels)
+        return 0
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, target {target}; medians in us, error against float64\n")
     rows = []
     for workload in chosen:

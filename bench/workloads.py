@@ -137,7 +137,9 @@ _ROWS = (
     Workload("matmul_f16_1024", lambda: torch.matmul, (In((1024, 1024), f16), In((1024, 1024), f16))),
     Workload("matmul_f16_4096", lambda: torch.matmul, (In((4096, 4096), f16), In((4096, 4096), f16))),
     Workload("matmul_bf16_8192", lambda: torch.matmul, (In((8192, 8192), bf16), In((8192, 8192), bf16))),
-    Workload("mlp_up_silu_mul_bf16_2048x4096x11008", lambda: swiglu, (In((2048, 4096), bf16), In((4096, 11008), bf16), In((4096, 11008), bf16))),
+    Workload(
+        "mlp_up_silu_mul_bf16_2048x4096x11008", lambda: swiglu, (In((2048, 4096), bf16), In((4096, 11008), bf16), In((4096, 11008), bf16))
+    ),
     Workload("rms_linear_bf16_2048x4096x4096", lambda: norm_linear, (In((2048, 4096), bf16), In((4096,), bf16), In((4096, 4096), bf16))),
     Workload("matmul_chain_f32_4096x64x4096x64", lambda: chain, (In((4096, 64)), In((64, 4096)), In((4096, 64)))),
     Workload("biasmatmulrelu_f32_16x64x16", lambda: bias_matmul_relu, (In((16, 64)), In((64,)), In((64, 16)))),
@@ -160,6 +162,10 @@ _ROWS = (
 def workloads() -> dict[str, Workload]:
     """The workloads by name, in the order of the report."""
     return {row.name: row for row in _ROWS}
+
+
+def named(name: str) -> Workload:
+    return workloads()[name]
 
 
 def select(patterns: list[str]) -> list[Workload]:

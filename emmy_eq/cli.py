@@ -146,7 +146,10 @@ def parser() -> argparse.ArgumentParser:
     storing.add_argument("--json", action="store_true", help="machine-readable output")
     storing.set_defaults(command=store_command)
 
-    targeting = add("targets", parents=[common], help="the GPUs that code can be made for")
+    targeting = add("targets", parents=[common], help="the GPUs that code can be made for, and what was measured of this one")
+    targeting.add_argument("action", nargs="?", choices=("calibrate",), help="measure this GPU; later compiles for it plan with that")
+    targeting.add_argument("--target", help="calibrate: which of them this GPU is (default: by its name)")
+    targeting.add_argument("--store", metavar="FILE", help="the record is kept beside this timing store (default: as for tune)")
     targeting.add_argument("--json", action="store_true", help="machine-readable output")
     targeting.set_defaults(command=targets_command)
     return top
@@ -330,9 +333,30 @@ def suggest_command(options: argparse.Namespace, own: Sequence[Rule]) -> int:
 
 
 def targets_command(options: argparse.Namespace) -> int:
+    if options.action == "calibrate":
+        return calibrate_command(options)
     from emmy_eq import report
-    from emmy_eq.extract.targets import UNITS, targets
+    from emmy_eq.extract.targets import UNITS, calibrations, target, targets
 
-    rows = [report.fields(target) for target in targets().values()]
+    rows = [report.fields(target(name)) for name in targets()]
     print(json.dumps(rows, indent=1) if options.json else report.records(rows, UNITS))
+    for found in () if options.json else calibrations().values():
+        print(f"\n{report.calibration(found, targets()[found.target])}")
+    return 0
+
+
+def calibrate_command(options: argparse.Namespace) -> int:
+    from emmy_eq.execute import require_cuda
+
+    require_cuda("targets calibrate")
+    from emmy_eq import report
+    from emmy_eq.codegen.calibrate import calibrate, present
+    from emmy_eq.extract import calibration
+    from emmy_eq.extract.targets import target
+
+    path = calibration.path_beside(store_path(options))
+    chosen = target(options.target) if options.target is not None else present()
+    found = calibrate(chosen, lambda text: print(text, file=sys.stderr, flush=True))
+    calibration.keep(path, found)
+    print(json.dumps(report.fields(found), indent=1) if options.json else report.calibration(found, chosen))
     return 0

@@ -304,7 +304,7 @@ class Search:
     def improve(self, stop: frozenset[int], best: list[Planned] | None, free: Sequence[int]) -> list[Planned] | None:
         """From the plan ``best``, which stores ``stop``, try the moves in turn until a full round of them has changed nothing."""
         idle, n = 0, 0
-        moves = [("toggle", c, c) for c in free] + [("slide", c, c) for c in free]
+        moves = [(kind, c, c) for kind in ("toggle", "slide", "drop") for c in free]
         moves += [("swap", *pair) for pair in permutations(free, 2)] if len(free) <= FEW else []
         while idle < len(moves) and not self.expired():
             tried = self.moved(stop, free, *moves[n % len(moves)])
@@ -317,15 +317,22 @@ class Search:
         return best
 
     def moved(self, stop: frozenset[int], free: Sequence[int], kind: str, c: int, d: int) -> frozenset[int] | None:
-        """Store one more value or one less; or store a value in place of those that it is computed from point by point, or of any
-        other: a reader takes what is stored, however dear, before an equal form that needs a value that is not."""
+        """Store one value more or one less; or a value in place of those that it is computed from point by point, or of any other: a
+        reader takes what is stored, however dear, before an equal form that needs a value that is not; or neither a value nor what is
+        computed from it alone, as scores and their maximum: attention in one kernel needs both to go."""
         if kind == "toggle":
             return stop ^ {c}
         if kind == "swap":
             return (stop - {d}) | {c} if d in stop and c not in stop else None
+        if kind == "drop":
+            return self.dropped(stop, free, c) if c in stop else None
         seen = self.graph.seen_from(c, stop)
         below = {x for x, folded in seen if x in free and not folded and (x, True) not in seen}
         return (stop - below) | {c} if c not in stop and below else None
+
+    def dropped(self, stop: frozenset[int], free: Sequence[int], c: int) -> frozenset[int] | None:
+        users = {x for x in stop & set(free) if {seen for seen, _ in self.graph.seen_from(x, stop)} == {c}}
+        return stop - users - {c} if users else None
 
 
 def _seconds(plan: Sequence[Planned] | None) -> float:

@@ -1,37 +1,34 @@
-"""What a kernel costs on a target: a roofline over its Loop IR.
+"""What a kernel costs on a target: a roofline over its Loop IR, under the schedule that code generation makes for its kind.
 
-Time is the launch plus the largest of DRAM traffic, L2 traffic and arithmetic, and a little of the rest.  Arithmetic counts
-every statement at the points of the axes that its value depends on, times how often a tile-by-tile schedule recomputes it:
-a block shares a value among at most `SHARED` iterations that do not change it.
+Time is the launch, plus the largest of DRAM traffic, L2 traffic and arithmetic, and a little of the rest; or the steps of the blocks
+of a product, one after the other, where there are too few blocks to hide what a step waits for.  Times are of runs back to back: data
+that fit the L2 cache are there.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, prod
 
-from emmy_eq import index as ix
+from emmy_eq.extract.products import MATRIX_ROWS, Steps, Tile, Walk, ceil_power, splits, units
 from emmy_eq.extract.targets import Target
-from emmy_eq.loop_ir import Axis, Carry, Fold, Kernel, Let, Load, Loop, Stmt
-from emmy_eq.ops import HALVES, itemsize, monoids, ops, twists
+from emmy_eq.extract.work import Pass, Product, Read, Work
+from emmy_eq.loop_ir import Kernel
 
 SHARED = 256  # iterations of a block that use one value
-TILE = 128  # rows and columns of a product that one block computes: how often its operands come from L2
-ROW_BYTES = 128 << 10  # of a row that a block keeps between passes over it
-BLOCK = 256  # threads
-MATRIX_UNITS = ("f16", "bf16", "tf32", "tf32x3")
+THREADS = 256  # of a block
+FEW = 8  # rows of an operand up to which the other is read straight from memory, once
+HELD_BYTES = 128 << 10  # of a row that a block of a reduction keeps between passes over it
+ROW_THREADS = 128  # of a block whose rows take fewer
+LANE = 8  # elements of a row that a thread takes
+SPLIT_FROM = 1 << 15  # elements of a fold that is split over blocks
 RESIDENT = 1024  # threads an SM needs to be busy
-DRAM_EFFICIENCY = 0.9
+IN_L2 = 0.8  # of the L2 cache that data may fill and still be found there
+SECTOR = 32  # bytes that one element costs where neighbouring threads read it far apart
 UNHIDDEN = 0.25  # share of the work on the other units that the busiest one does not hide
-DEEP = 4.0  # a fold in a fold in a fold has no tiled schedule
-# Share of the fma peak that a product reaches with so many results a thread: registers reuse operands.
-PRODUCT_EFFICIENCY = {1: 0.10, 4: 0.30, 8: 0.45, 16: 0.55, 32: 0.65, 64: 0.72}
-# The same of mma.sync's peak; estimates, not measured yet.
-MATRIX_EFFICIENCY = {2: 0.15, 4: 0.25, 8: 0.35, 16: 0.55, 64: 0.75, 128: 0.8}
-SPLIT_STEPS = 256  # steps of a product's fold that are worth a block of their own
-FEW_ROWS = 8  # that read the same keys: a fold of folds over them is split over blocks (flash-decoding)
+PASS_SECONDS = 0.25e-6  # that a fold waits for its first elements and its last
+ROWS_STEP = 0.5e-6  # of a step of a fold that stands before a product in the same kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,278 +47,244 @@ class Cost:
     measured: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """What stands in one block: loads as (bytes, axes), and operations."""
-
-    loads: list[tuple[int, int]]
-    lets: list[Let]
-
-
-@dataclass(frozen=True, slots=True)
-class _Product:
-    """A sum of products of two values, each of which lacks a parallel axis of the other."""
-
-    points: int  # multiply-adds
-    outputs: int  # points of the kernel's parallel axes that they go to
-    steps: int  # extent of the fold that blocks may split
-    unit: str
-
-
 def cost(kernel: Kernel, target: Target) -> Cost:
     """Modelled cost of ``kernel`` on ``target``."""
-    return _Meter(kernel, target).total()
+    w = Work(kernel)
+    if any(p.around for p in w.passes):
+        outer = max((p for p in w.passes if not p.around and p.products), key=lambda p: w.points(p.bound), default=None)
+        return _Nested(w, target, outer).cost() if outer is not None else _Untiled(w, target).cost()
+    products = [(p, x) for p in w.passes for x in p.products if not x.twisted and min(w.sides(x)) > FEW]
+    if products and not w.scans:
+        return _Tiled(w, target, *max(products, key=lambda found: w.points(found[1].axes))).cost()
+    return _Rows(w, target).cost()
 
 
-class _Meter:
-    def __init__(self, kernel: Kernel, target: Target) -> None:
-        self.kernel, self.target = kernel, target
-        self.bits: dict[str, int] = {}
-        self.extents: list[int] = []
-        self.depends: dict[str, int] = {}  # axes, as bits, that each value varies along
-        self.lets: dict[str, Let] = {}
-        self.dtypes: dict[str, str] = {}
-        self.flops: dict[str, int] = defaultdict(int)
-        self.slots: dict[str, float] = defaultdict(float)  # issue slots by unit
-        self.products: list[_Product] = []
-        self.sizes = {b.name: _size(b.shape) * itemsize(b.dtype) for b in (*kernel.inputs, *kernel.outputs)}
-        self.read: dict[str, dict[tuple[ix.Idx, ...], int]] = defaultdict(dict)  # distinct loads: bytes
-        self.again = 0  # bytes that further passes read
-        self.rows = 0  # axes that some fold binds: what a block walks along
-        self.l2 = 0
-        self.deep = 1.0
-        self.lanes = float("inf")  # threads that a kernel can use at all
-        self.alone: int | None = None  # axes of a fold's inner folds that are no products
-        self.absorbed: set[str] = set()
-        self.settle(self.block(kernel.body, 0, 0, 0), 0, 0)
+class _Kernel:
+    """What kinds of kernels have in common; each says how its blocks tile the parallel axes."""
 
-    def points(self, mask: int) -> int:
-        n = 1
-        while mask:
-            low = mask & -mask
-            n *= self.extents[low.bit_length() - 1]
-            mask ^= low
-        return n
+    def __init__(self, work: Work, target: Target) -> None:
+        self.w, self.t = work, target
+        self.tiles: dict[int, int] = {}  # points of a parallel axis that a block covers, where more than one
+        self._times: dict[int, int] = {}
 
-    def bind(self, axes: Sequence[Axis]) -> int:
-        mask = 0
-        for a in axes:
-            if a.name not in self.bits:
-                self.bits[a.name] = 1 << len(self.extents)
-                self.extents.append(a.extent)
-            mask |= self.bits[a.name]
-        return mask
+    def tiled_by(self, tiles: dict[int, int]) -> None:
+        self.tiles = tiles
+        self._times = {}
 
-    def index(self, idxs: Sequence[ix.Idx]) -> int:
-        mask = 0
-        for x in idxs:
-            for name in ix.variables(x):
-                mask |= self.bits.get(name, 0)
-        return mask
+    @property
+    def blocks(self) -> int:
+        return self.times(0)
 
-    def repeats(self, depends: int, parallel: int, shared: int = SHARED) -> int:
-        return ceil(self.points(parallel & ~depends) / shared)
+    def times(self, axes: int) -> int:
+        """How many blocks compute a value that varies along ``axes``."""
+        axes &= self.w.parallel
+        if axes not in self._times:
+            free = self.w.split(self.w.parallel & ~axes)
+            self._times[axes] = prod(ceil(self.w.points(a) / self.tiles.get(a, 1)) for a in free)
+        return self._times[axes]
 
-    def anew(self, depends: int, folded: int, depth: int) -> int:
-        """How often a fold in two others is computed again: no tile keeps its results over the steps of those that do not change them."""
-        return self.points(folded & ~depends) if depth >= 2 else 1
+    def traffic(self, read: Read) -> float:
+        """Bytes of ``read`` from L2 to the SMs."""
+        return read.bytes * self.times(read.axes)
 
-    def settle(self, work: _Work, parallel: int, used: int, folded: int = 0, depth: int = 0) -> None:
-        """Count a block's ``work`` for values that vary along the axes ``used``: what a tile of those needs is shared in the tile."""
-        again = self.repeats(used, parallel)
-        for bytes_, depends in work.loads:
-            self.l2 += bytes_ * self.repeats(depends, parallel & used, TILE) * again
-        for let in work.lets:
-            if let.name not in self.absorbed:
-                depends = self.depends[let.name]
-                times = again * self.repeats(depends, parallel & used) * self.anew(depends, folded, depth)
-                self.count(let.op, let.dtype, self.points(depends) * times)
+    def factor(self, at: Pass) -> float:
+        """How often an operation of ``at`` is done again for one result."""
+        return 1.0
 
-    def block(self, body: Sequence[Stmt], parallel: int, folded: int, depth: int) -> _Work:
-        """``parallel``, ``folded``: axes of the loops and of the folds around; ``depth``: how many folds."""
-        work = _Work([], [])
-        for stmt in body:
-            if isinstance(stmt, Loop):
-                inner = parallel | self.bind(stmt.axes)
-                self.settle(self.block(stmt.body, inner, folded, depth), inner, inner)
-            elif isinstance(stmt, Fold):
-                self.fold(stmt, parallel, folded, depth)
-            elif isinstance(stmt, Load):
-                work.loads.extend(self.load(stmt))
-            elif isinstance(stmt, Let):
-                self.let(stmt)
-                if stmt.op != "lit":
-                    work.lets.append(stmt)
-            else:
-                self.l2 += self.sizes[stmt.buffer]
-        return work
+    def kept(self, read: Read) -> bool:
+        """Whether a block still has what an earlier fold read."""
+        return False
 
-    def let(self, stmt: Let) -> None:
-        self.lets[stmt.name] = stmt
-        self.dtypes[stmt.name] = stmt.dtype
-        depends = self.index((stmt.attr,)) if stmt.op == "iota" else 0
-        for a in stmt.args:
-            depends |= self.depends[a]
-        self.depends[stmt.name] = depends
+    def memory(self) -> tuple[int, float]:
+        """Bytes from and to DRAM, and between L2 and the SMs."""
+        reads = [r for p in (self.w.outside, *self.w.passes) for r in p.reads if not (r.again and self.kept(r))]
+        touched = self.w.distinct + self.w.stored
+        again = sum(r.bytes for r in reads if r.again) if touched > self.t.l2_bytes * IN_L2 else 0
+        return touched + again, sum(map(self.traffic, reads)) + self.w.stored
 
-    def count(self, op: str, dtype: str, points: int) -> None:
-        row = ops().get(op)
-        unit: str = row.unit if row is not None else "alu"
-        slots, flops = (row.cost, row.flops) if row is not None else (1.0, 0)
-        if dtype == "f64" and unit == "fma":
-            unit = "fma_f64"
-        self.slots[unit] += slots * points
-        if flops and unit != "alu":
-            self.flops[unit] += flops * points
+    def ordinary(self) -> tuple[float, float]:
+        """Seconds of arithmetic outside of products, and of special functions, on a full machine."""
+        t, w = self.t, self.w
+        slots: dict[str, float] = {}
+        for p in (w.outside, *w.passes):
+            factor = self.factor(p)
+            for (unit, axes), n in p.ops.items():
+                slots[unit] = slots.get(unit, 0.0) + n * w.points(axes) * self.times(axes) * factor
+        fma = t.sustained.get("fma", t.flops["fma"]) / 2
+        issue = (slots.get("fma", 0.0) + slots.get("alu", 0.0)) / fma + slots.get("fma_f64", 0.0) / (t.flops["fma_f64"] / 2)
+        return issue, slots.get("sfu", 0.0) / t.sfu_rate
 
-    def load(self, stmt: Load) -> list[tuple[int, int]]:
-        """Bytes and axes, unless an earlier pass has left them in the block."""
-        depends = self.index(stmt.index)
-        for a in stmt.indices:
-            depends |= self.depends[a]
-        self.depends[stmt.name] = depends
-        self.dtypes[stmt.name] = stmt.dtype
-        size = itemsize(stmt.dtype)
-        bytes_ = min(self.points(depends) * size, self.sizes[stmt.buffer])
-        known = self.read[stmt.buffer]
-        if stmt.index in known:
-            if self.points(depends & self.rows) * size <= ROW_BYTES:
-                return []
-            self.again += bytes_
-        known[stmt.index] = bytes_
-        return [(bytes_, depends)]
-
-    def fold(self, stmt: Fold, parallel: int, folded: int, depth: int) -> None:
-        bound = self.bind(stmt.axes)
-        self.rows |= bound
-        if depth >= 2:
-            self.deep = DEEP
-        work = self.block(stmt.body, parallel, folded | bound, depth + 1)
-        products = len(self.products)
-        used = results = 0
-        for carry in stmt.carries:
-            mask = bound
-            for a in carry.args:
-                mask |= self.depends[a]
-            self.depends.update(dict.fromkeys(carry.results, mask if stmt.observer else mask & ~bound))
-            self.dtypes.update(zip(carry.results, carry.dtypes, strict=True))
-            used |= mask
-            results |= mask & ~bound
-            self.carry(carry, bound, parallel, folded, depth)
-        if depth and len(self.products) - products < len(stmt.carries):
-            self.alone = results if self.alone is None else self.alone & results
-        if self.alone is not None and (depth > 1 or (depth == 0 and not results & ~self.alone)):
-            # A fold in a fold that is no product, and that no columns share, has no schedule but a thread a point of the loops around both.
-            self.lanes = min(self.lanes, self.points(parallel))
-        if not depth:
-            self.alone = None
-        self.settle(work, parallel, used, folded, depth)
-        self.settle(self.block(stmt.observer, parallel | bound, folded, depth), parallel, parallel)
-
-    def carry(self, carry: Carry, bound: int, parallel: int, folded: int, depth: int) -> None:
-        if carry.kind == "twist":
-            self.twist(carry, bound, parallel, folded, depth)
-            return
-        (arg,) = carry.args
-        depends = self.depends[arg] | bound
-        let = self.lets.get(arg)
-        if carry.name == "sum" and let is not None and let.op == "mul" and self.product(let.args, bound, parallel, folded, depth):
-            self.absorbed.add(arg)  # the multiplication is part of the product
-            return
-        op = monoids()[carry.name].combine if carry.kind == "monoid" else "maximum"
-        self.count(op, carry.dtypes[0], self.points(depends) * self.repeats(depends, parallel) * self.anew(depends, folded, depth))
-
-    def twist(self, carry: Carry, bound: int, parallel: int, folded: int, depth: int) -> None:
-        key, *sums = carry.args
-        scores = self.depends[key] | bound
-        points = self.points(scores) * self.repeats(scores, parallel) * self.anew(scores, folded, depth)
-        self.count(monoids()[twists()[carry.name].key].combine, carry.dtypes[0], points)
-        self.count("sub", carry.dtypes[0], points)
-        self.count("exp", carry.dtypes[0], 2 * points)  # the weight, and the rescaling of what was summed so far
-        for v in sums:
-            if not self.product((key, v), bound, parallel, folded, depth):
-                depends = scores | self.depends[v]
-                points = self.points(depends) * self.repeats(depends, parallel) * self.anew(depends, folded, depth)
-                self.count("fma", carry.dtypes[0], 2 * points)
-
-    def product(self, operands: Sequence[str], bound: int, parallel: int, folded: int, depth: int) -> bool:
-        """Note a sum of products; False where it is none: an operand must be shared along an axis that the other varies along."""
-        da, db = (self.depends[x] for x in operands)
-        around = parallel | folded
-        if not (da & ~db & around and db & ~da & around):
-            return False
-        depends = da | db | bound
-        points = self.points(depends) * self.repeats(depends, parallel) * self.anew(depends, folded, depth)
-        dtype = self.operand_type(operands)
-        # Inside a fold tensor cores take products of 16-bit values only.
-        unit = self.target.contraction_units.get(dtype, "fma") if not depth or dtype in HALVES else "fma"
-        if unit in HALVES:
-            self.absorbed |= {x for x in operands if x in self.lets}  # casts of what tensor cores take as it is
-        # A product inside a fold is computed by the blocks that the kernel has, a tile at a time.
-        outputs = self.points(parallel if depth else depends & parallel)
-        rows = self.points((da ^ db) & parallel)
-        steps = self.points(bound) if not depth else self.points(folded) if rows <= FEW_ROWS else 1
-        self.products.append(_Product(points, outputs, steps, unit))
-        self.flops[unit] += 2 * points
-        return True
-
-    def operand_type(self, names: Sequence[str]) -> str:
-        """The type that both operands have before their casts to f32; the second one's if that is narrower (a twist rounds its weights)."""
-        if self.dtypes[names[1]] in HALVES:
-            return self.dtypes[names[1]]
-        types = {self.source_type(n) for n in names}
-        return types.pop() if len(types) == 1 else "f32"
-
-    def source_type(self, name: str) -> str:
-        let = self.lets.get(name)
-        return self.dtypes[let.args[0] if let is not None and let.op == "cast" else name]
-
-    def total(self) -> Cost:
-        t = self.target
-        stored = sum(self.sizes[b.name] for b in self.kernel.outputs)
-        distinct = sum(min(sum(loads.values()), self.sizes[buffer]) for buffer, loads in self.read.items())
-        bytes_ = distinct + stored
-        # What a further pass reads again comes from L2 where the kernel's data fit there.
-        bytes_ += self.again if bytes_ > t.l2_bytes // 2 else 0
-        busy = {unit: max(self.slots[unit], 0.0) for unit in self.slots}
-        issue = (busy.get("fma", 0) + busy.get("alu", 0)) / (t.flops["fma"] / 2) + busy.get("fma_f64", 0) / (t.flops["fma_f64"] / 2)
-        special = busy.get("sfu", 0) / t.sfu_rate
-        products = sum(_product_seconds(p, t) for p in self.products)
+    def settled(self, arithmetic: float, special: float, waiting: float, idle: float = 1.0) -> Cost:
+        """``waiting``: seconds that nothing hides; ``idle``: how many times a full machine would be faster."""
+        t = self.t
+        bytes_, l2 = self.memory()
         roofs = {
-            "DRAM": bytes_ / (t.dram_bandwidth * DRAM_EFFICIENCY),
-            "L2": self.l2 / t.l2_bandwidth,
-            "arithmetic": (issue / self.occupancy(max(busy.values(), default=0.0)) + products) * self.deep,
-            "special functions": special * self.deep,
+            "DRAM": bytes_ / t.dram_sustained if bytes_ > t.l2_bytes * IN_L2 else 0.0,
+            "L2": l2 / t.l2_sustained,
+            "arithmetic": arithmetic,
+            "special functions": special,
         }
-        idle = max(1.0, t.sms * RESIDENT / self.lanes)
-        roofs = {name: seconds * idle for name, seconds in roofs.items()}
-        bound = max(roofs, key=lambda name: roofs[name])
-        flops = {unit: n for unit, n in sorted(self.flops.items()) if n > 0}
         # DRAM and L2 carry one stream, so the slower of them is all of it.
-        units = [max(roofs["DRAM"], roofs["L2"]), roofs["arithmetic"], roofs["special functions"]]
-        seconds = max(units) + (sum(units) - max(units)) * UNHIDDEN
-        return Cost(t.launch_seconds + seconds, bytes_, self.l2, flops, bound, t.launch_seconds + seconds)
+        units = [max(roofs["DRAM"], roofs["L2"]), arithmetic, special]
+        seconds = t.launch_seconds + waiting + (max(units) + (sum(units) - max(units)) * UNHIDDEN) * idle
+        return Cost(seconds, bytes_, round(l2), self.flops(), max(roofs, key=lambda name: roofs[name]), seconds)
 
-    def occupancy(self, work: float) -> float:
-        """Share of the machine that ``work`` independent operations keep busy."""
-        return min(1.0, max(work, 1.0) / (self.target.sms * RESIDENT))
+    def flops(self) -> dict[str, int]:
+        """By unit, as often as blocks compute them."""
+        found = dict(self.w.flops)
+        for p in self.w.passes:
+            for x in p.products:
+                name = self.unit(x)
+                found[name] = found.get(name, 0) + 2 * self.w.points(x.axes) * self.times(x.axes)
+        return {unit: n for unit, n in sorted(found.items()) if n > 0}
+
+    def unit(self, p: Product) -> str:
+        return "fma"
 
 
-def _size(shape: Sequence[int]) -> int:
-    n = 1
-    for extent in shape:
-        n *= extent
-    return n
+class _Rows(_Kernel):
+    """Maps, reductions, scans, and products with few rows: threads lie along a row, or along columns."""
+
+    def __init__(self, work: Work, target: Target) -> None:
+        super().__init__(work, target)
+        w = work
+        main = max(w.passes, key=lambda p: max((w.points(r.axes) for r in p.reads), default=0), default=w.outside)
+        largest = max(main.reads, key=lambda r: w.points(r.axes), default=None)
+        outer = w.split(w.parallel)
+        self.main, self.threads = main.bound, THREADS
+        self.lanes = main.bound or (outer[-1] if outer else 0)
+        tiles: dict[int, int] = {}
+        if main.bound and largest is not None and largest.last & w.parallel:
+            self.lanes = largest.last & w.parallel
+            tiles[self.lanes] = min(ROW_THREADS, w.points(self.lanes))
+        elif main.bound:
+            self.threads = min(THREADS, ceil_power(ceil(w.points(main.bound) / LANE)))
+            left = max(1, ROW_THREADS // self.threads)
+            for a in reversed(outer):
+                tiles[a] = min(left, w.points(a))
+                left //= tiles[a]
+        elif outer:
+            tiles = {a: min(n, w.points(a)) for a, n in zip(reversed(outer), (THREADS * LANE // 2, LANE // 2), strict=False)}
+        for x in (x for p in w.passes for x in p.products):  # of few rows, which stay in registers
+            for side in (x.left & ~x.right & w.parallel, x.right & ~x.left & w.parallel):
+                if w.points(side) <= FEW:
+                    tiles |= {a: w.points(a) for a in w.split(side)}
+        self.tiled_by(tiles)
+
+    def factor(self, at: Pass) -> float:
+        """A fold beside the one that threads lie along is done by each of them."""
+        beside = at.bound & ~self.w.inner and not at.bound & (self.main | self.w.inner)
+        return self.threads if beside else 1.0
+
+    def traffic(self, read: Read) -> float:
+        # A map turns tiles around in shared memory.
+        apart = self.main and read.axes & self.lanes and not read.last & self.lanes
+        return super().traffic(read) * (SECTOR / read.size if apart else 1.0)
+
+    def kept(self, read: Read) -> bool:
+        return self.w.points(read.axes & ~self.w.parallel) * read.size <= HELD_BYTES
+
+    def cost(self) -> Cost:
+        w, t = self.w, self.t
+        issue, special = self.ordinary()
+        issue += sum(2 * w.points(x.axes) for p in w.passes for x in p.products) / t.flops["fma"]
+        split = len(w.passes) == 1 and w.points(self.main) > SPLIT_FROM
+        threads = max(self.blocks * max(self.threads, ROW_THREADS), t.sms * RESIDENT * split)
+        return self.settled(issue, special, PASS_SECONDS * max(1, len(w.passes)), max(1.0, t.sms * ROW_THREADS / threads))
 
 
-def _product_seconds(p: _Product, t: Target) -> float:
-    """Over the register tiles and splits of the fold there are, the fastest: large tiles reuse operands, small ones fill the machine."""
-    matrix = p.unit in MATRIX_UNITS
-    rate = t.mma_sync(p.unit) if matrix else t.flops[p.unit]
-    best = float("inf")
-    split = max(1, p.steps // SPLIT_STEPS)
-    for results, efficiency in (MATRIX_EFFICIENCY if matrix else PRODUCT_EFFICIENCY).items():
-        blocks = max(1, ceil(p.outputs / (results * BLOCK))) * split
-        waves = ceil(blocks / t.sms)
-        best = min(best, 2 * p.points / (rate * efficiency) * (waves * t.sms / blocks))
-    return best
+class _Tiled(_Kernel):
+    """A product in tiles: a block computes m x n results, with a part of the operands in shared memory a step."""
+
+    def __init__(self, work: Work, target: Target, at: Pass, main: Product) -> None:
+        super().__init__(work, target)
+        left, right = main.left & ~main.right & work.parallel, main.right & ~main.left & work.parallel
+        rows, columns = (right, left) if left & work.columns else (left, right)
+        self.at, self.main = at, main
+        self.m, self.n = (max(work.split(side), key=work.points) for side in (rows, columns))
+
+    def unit(self, p: Product) -> str:
+        return self.t.contraction_units.get(p.dtype, "fma")
+
+    def cost(self) -> Cost:
+        return min((self.tiled(tile) for tile in units()[self.unit(self.main)].tiles), key=lambda c: c.seconds)
+
+    def tiled(self, tile: Tile) -> Cost:
+        w, t, unit = self.w, self.t, units()[self.unit(self.main)]
+        self.tiled_by({self.m: tile.m, self.n: tile.n})
+        steps = ceil(w.points(self.at.bound) / tile.step)
+        issue, special = self.ordinary()
+        work = Steps(
+            rate=unit.rate(t, self.main.dtype),
+            sums=len(self.at.products),
+            latency=unit.latency if all(x.loaded for x in self.at.products) else unit.computed,
+            beside=max(issue, special) * t.sms / (self.blocks * steps),
+        )
+        others = [p for p in w.passes if p is not self.at]
+        parts = splits(unit, steps) if not others else [(1, 0.0)]
+        product = min(work.seconds(t, unit, tile, self.blocks * n, ceil(steps / n)) + join for n, join in parts)
+        # A fold before the product goes through the same steps with nothing to hide its loads.
+        before = sum(ceil(w.points(p.bound) / tile.step) for p in others) * ROWS_STEP * max(1.0, tile.m * tile.step / tile.threads / LANE)
+        return self.settled(product, special, before * ceil(self.blocks / (2 * t.sms)))
+
+
+class _Nested(_Kernel):
+    """A product whose operand is made by a fold of its own, as in attention: a block keeps rows, and walks the outer fold in tiles."""
+
+    def __init__(self, work: Work, target: Target, outer: Pass) -> None:
+        super().__init__(work, target)
+        w, main = work, outer.products[0]
+        self.outer, self.inside = outer, [p for p in w.passes if p.around]
+        made = sum({x.axes for p in self.inside for x in p.products}) & w.parallel
+        left, right = main.left & ~main.right & w.parallel, main.right & ~main.left & w.parallel
+        rows, columns = (left, right) if left & made or not right & made else (right, left)
+        self.rows, self.columns = (max(w.split(side), key=w.points) for side in (rows, columns))
+
+    def cost(self) -> Cost:
+        w, t = self.w, self.t
+        walk = Walk(
+            height=w.points(self.rows),
+            width=w.points(self.columns),
+            others=w.points(w.parallel & ~self.rows & ~self.columns),
+            keys=w.points(self.outer.bound),
+            inner=tuple(w.points(p.bound) for p in self.inside),
+        )
+        if walk.height <= FEW:
+            return self.flat(walk)
+        if self.matrix:
+            self.tiled_by({self.rows: MATRIX_ROWS, self.columns: walk.width})
+            products = walk.matrix_seconds(t, self.outer.products[0].dtype)
+        else:
+            shape = walk.shapes(t)[0]
+            self.tiled_by({self.rows: shape.height(walk.height), self.columns: walk.width})
+            products = walk.seconds(t, shape)
+        issue, special = self.ordinary()
+        kept = 1 - self.outer.products[0].skipped
+        return self.settled((products + issue) * kept, special * kept, PASS_SECONDS)
+
+    def flat(self, walk: Walk) -> Cost:
+        """Of few rows: keys are read as a matrix-vector product reads, by as many blocks as fill the machine (flash-decoding)."""
+        self.tiled_by({self.rows: walk.height, self.columns: walk.width})
+        issue, special = self.ordinary()
+        issue += sum(2 * self.w.points(x.axes) for p in self.w.passes for x in p.products) / self.t.flops["fma"]
+        threads = self.blocks * max(THREADS, walk.keys)
+        return self.settled(issue, special, 2 * PASS_SECONDS, max(1.0, self.t.sms * RESIDENT / threads))
+
+    @property
+    def matrix(self) -> bool:
+        """Tensor cores take both products, of 16-bit values, and no other."""
+        types = {x.dtype for p in self.w.passes for x in p.products}
+        return types < {"f16", "bf16"} and len(types) == 1 and self.outer.products[0].twisted
+
+    def unit(self, p: Product) -> str:
+        return p.dtype if self.matrix else "fma"
+
+
+class _Untiled(_Kernel):
+    """A fold in a fold that is no product has no schedule but a thread a point of the loops around both."""
+
+    def cost(self) -> Cost:
+        w, t = self.w, self.t
+        issue, special = self.ordinary()
+        issue += sum(2 * w.points(x.axes) * self.times(x.axes) for p in w.passes for x in p.products) / t.flops["fma"]
+        return self.settled(issue, special, PASS_SECONDS * len(w.passes), max(1.0, t.sms * RESIDENT / w.points(w.parallel)))

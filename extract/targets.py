@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
 
 from emmy_eq.errors import InvalidInput
+from emmy_eq.extract import calibration
+from emmy_eq.extract.store import default_path
 
 KiB, MiB = 1 << 10, 1 << 20
 _UNITS = MappingProxyType({"f32": "fma", "f16": "f16", "bf16": "bf16", "f64": "fma_f64"})
@@ -26,6 +28,7 @@ class Target:
     ``contraction_units``: the unit on which code generation really computes a sum of products, by operand type.
     ``mma_share``: the part of the tensor cores' peak that mma.sync reaches (sm_90: an estimate from tf32 on H200).
     ``l2_bandwidth`` and ``launch_seconds`` (a kernel in a CUDA graph) are not published; they are microbenchmark figures.
+    ``sustained``: what `emmy_eq.extract.calibration` measured on this device; empty where it was not measured.
     """
 
     name: str
@@ -41,7 +44,7 @@ class Target:
     flops: Mapping[str, float]
     source: str
     sfu_per_clock: int = 16  # special functions a clock and SM
-    launch_seconds: float = 2.5e-6
+    launch_seconds: float = 1.0e-6
     max_threads_per_sm: int = 2048
     contraction_units: Mapping[str, str] = field(default_factory=lambda: _UNITS)
     mma_share: float = 1.0
@@ -50,15 +53,32 @@ class Target:
     tma: bool = False
     wgmma: bool = False
     clusters: bool = False
+    sustained: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
 
     def mma_sync(self, unit: str) -> float:
         """Flops of a tensor core's unit by mma.sync, a second."""
         return self.flops[unit] * self.mma_share
 
     @property
+    def published(self) -> Mapping[str, float]:
+        """The peaks that belong to the figures of `emmy_eq.extract.calibration`."""
+        peaks = {name: self.flops[unit] for name, unit in self.contraction_units.items() if name in calibration.FIGURES}
+        exp2 = self.sms * self.sfu_per_clock * self.clock
+        return peaks | {"DRAM": self.dram_bandwidth, "L2": self.l2_bandwidth, "fma": self.flops["fma"], "exp2": exp2}
+
+    @property
+    def dram_sustained(self) -> float:
+        """Bytes a second; the share of the peak is that of a copy on an H200."""
+        return self.sustained.get("DRAM", 0.89 * self.dram_bandwidth)
+
+    @property
+    def l2_sustained(self) -> float:
+        return self.sustained.get("L2", self.l2_bandwidth)
+
+    @property
     def sfu_rate(self) -> float:
         """Special functions (exp2, rcp, rsqrt, ...) a second."""
-        return self.sms * self.sfu_per_clock * self.clock
+        return self.sustained.get("exp2", self.published["exp2"])
 
     def __str__(self) -> str:
         return f"{self.name} ({self.arch})"
@@ -75,10 +95,10 @@ _ROWS = (
     Target("RTX4090", "sm_89", 128, 2.52e9, 99 * KiB, 100 * KiB, 65536, 72 * MiB, 5.0e12, 1.008e12,
            _flops(82.6e12, 1.29e12, 82.6e12, 165.2e12),
            "NVIDIA Ada GPU Architecture whitepaper, appendix A (2022)", max_threads_per_sm=1536),
-    Target("H100", "sm_90a", 132, 1.98e9, 227 * KiB, 228 * KiB, 65536, 50 * MiB, 5.5e12, 3.35e12,
+    Target("H100", "sm_90a", 132, 1.98e9, 227 * KiB, 228 * KiB, 65536, 50 * MiB, 7.1e12, 3.35e12,
            _flops(66.9e12, 33.5e12, 494.7e12, 989.4e12),
            "NVIDIA H100 Tensor Core GPU Architecture whitepaper, H100 SXM5 (2022)", mma_share=0.5, tma=True, wgmma=True, clusters=True),
-    Target("H200", "sm_90a", 132, 1.98e9, 227 * KiB, 228 * KiB, 65536, 50 * MiB, 5.5e12, 4.8e12,
+    Target("H200", "sm_90a", 132, 1.98e9, 227 * KiB, 228 * KiB, 65536, 50 * MiB, 7.1e12, 4.8e12,
            _flops(66.9e12, 33.5e12, 494.7e12, 989.4e12),
            "NVIDIA H200 Tensor Core GPU datasheet, SXM (2024)", mma_share=0.5, tma=True, wgmma=True, clusters=True),
     Target("RTX5090", "sm_120", 170, 2.41e9, 99 * KiB, 100 * KiB, 65536, 96 * MiB, 7.0e12, 1.792e12,
@@ -96,9 +116,20 @@ def targets() -> dict[str, Target]:
 
 
 def target(name_or_arch: str) -> Target:
-    """The record of that name (in any case) or architecture; raises `InvalidInput` with the legal ones."""
+    """The record of that name (in any case) or architecture, with what was measured of it; raises `InvalidInput` with the legal ones."""
     name = _ARCHITECTURES.get(name_or_arch.lower(), name_or_arch)
     for row in targets().values():
         if row.name.lower() == name.lower():
-            return row
+            return _calibrated(row)
     raise InvalidInput(f"target {name_or_arch!r}", f"it is one of {', '.join([*targets(), *_ARCHITECTURES])}")
+
+
+def calibrations() -> Mapping[str, calibration.Calibration]:
+    """What was measured of the devices here, by target."""
+    store = default_path()
+    return calibration.read(calibration.path_beside(store)) if store is not None else {}
+
+
+def _calibrated(row: Target) -> Target:
+    found = calibrations().get(row.name)
+    return replace(row, sustained=found.sustained, launch_seconds=found.launch_seconds) if found is not None else row

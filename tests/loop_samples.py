@@ -91,6 +91,27 @@ def attention(heads: int = 2, queries: int = 6, keys: int = 10, d: int = 4, caus
     return kernel(texts.attention(heads, queries, keys, d, causal))
 
 
+def softmax_product(rows: int = 4, keys: int = 8, columns: int = 8) -> Kernel:
+    text = f"""
+kernel softmax_product(s: f32[{rows},{keys}], v: f32[{keys},{columns}]) -> out: f32[{rows},{columns}]:
+  loop i0 < {rows}, i1 < {columns}:
+    fold i2 < {keys}:
+      v0 = load s[i0, i2]
+      carry v1 = max(v0)
+    fold i2 < {keys}:
+      v2 = load s[i0, i2]
+      v3 = sub v2, v1
+      v4 = exp v3
+      v5 = load v[i2, i1]
+      v6 = mul v4, v5
+      carry v7 = sum(v4)
+      carry v8 = sum(v6)
+    v9 = div v8, v7
+    store out[i0, i1] = v9
+"""
+    return parse(text, Kernel)
+
+
 def column_sum(rows: int = 8, columns: int = 12) -> Kernel:
     return kernel(texts.column_sum(rows, columns))
 

@@ -70,20 +70,30 @@ def test_a_row_that_fits_a_block_is_read_once() -> None:
 
 def test_one_pass_pays_where_the_row_does_not_fit() -> None:
     small, large = (512, 1024), (64, 1 << 20)
-    assert cost(samples.softmax_in_two_passes(*small), H200).seconds <= cost(samples.softmax(*small), H200).seconds
+    # A row that stays in the block: the same but for the exponentials (5 %: no choice hangs on it).
+    assert cost(samples.softmax_in_two_passes(*small), H200).seconds <= 1.05 * cost(samples.softmax(*small), H200).seconds
     assert cost(samples.softmax_in_two_passes(*large), H200).seconds > cost(samples.softmax(*large), H200).seconds
 
 
-def test_a_causal_mask_costs_less_than_the_products_that_it_masks() -> None:
+def test_a_causal_mask_saves_half_of_attention() -> None:
+    """Blocks stop at their last key, as `emmy_eq.codegen.lower.skip` has it."""
     plain, masked = cost(samples.attention(8, 1024, 1024, 64), H200), cost(samples.attention(8, 1024, 1024, 64, causal=True), H200)
-    assert plain.seconds < masked.seconds < 1.5 * plain.seconds
+    assert 0.5 * plain.seconds < masked.seconds < 0.6 * plain.seconds
 
 
-def test_recomputation_in_every_tile_of_columns_is_counted() -> None:
-    """The inner product of (a @ b) @ c is repeated for every 256 columns."""
-    narrow, wide = cost(samples.two_matmuls(256, 256, 256, 256), H200), cost(samples.two_matmuls(256, 256, 256, 1024), H200)
-    assert narrow.flops["fma"] == 2 * 2 * 256**3
-    assert wide.flops["fma"] == (4 + 4) * 2 * 256**3
+def test_a_block_keeps_all_columns_of_a_product_of_a_product() -> None:
+    """(a @ b) @ c computes no row of a @ b twice; 1024 columns exceed a thread's registers, and a second kernel is faster."""
+    narrow, wide = cost(samples.two_matmuls(256, 256, 256, 64), H200), cost(samples.two_matmuls(256, 256, 256, 1024), H200)
+    assert narrow.flops["fma"] == 2 * (256 + 64) * 256**2
+    assert wide.flops["fma"] == 2 * (256 + 1024) * 256**2
+    assert wide.seconds > cost(samples.matmul(256, 256, 256), H200).seconds + cost(samples.matmul(256, 1024, 256), H200).seconds
+
+
+def test_scores_are_read_again_by_each_pass_over_them() -> None:
+    """softmax(s) @ v in one kernel of three passes: no block keeps the rows of its tile, so that storing the softmax is faster."""
+    fused = cost(samples.softmax_product(1024, 1024, 64), H200).seconds
+    cut = cost(samples.softmax_in_two_passes(1024, 1024), H200).seconds + cost(samples.matmul(1024, 64, 1024), H200).seconds
+    assert fused > 2 * cut  # measured: 65.5 us against 2.9 + 12.3
 
 
 def test_tensor_cores_count_where_code_generation_uses_them() -> None:

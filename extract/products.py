@@ -1,0 +1,193 @@
+"""How long sums of products take on each unit: the tiles that schedule families make of them, and what a step of each takes.
+
+A new way to multiply is one row of `units`.  Shares and seconds are fitted to kernels measured on an H200 (`python -m bench.sweep`,
+`python -m bench --kernels`); they describe code generation, not a shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from math import ceil
+
+from emmy_eq.extract.targets import Target
+
+FULL_WARPS = 8  # of an SM that keep its unit busy
+ADDRESSES = 60  # registers of a thread beside its results
+MOST_REGISTERS = 255
+SPILLS = 160  # results of a thread from which registers do not suffice
+WARP = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A block's results, m x n, and elements of the fold a step.  ``share``: of the unit's peak, where blocks fill an SM."""
+
+    m: int
+    n: int
+    step: int
+    threads: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """``latency``: seconds of a step of a block alone, at least, and where an operand is computed from what memory holds (``computed``);
+    ``result``: of storing a thread's result; ``parts``: over how many blocks a fold is split; ``join`` and ``part``: of adding up the
+    parts; ``inside``: whether products inside another fold run here too."""
+
+    name: str
+    tiles: tuple[Tile, ...]
+    latency: float
+    computed: float
+    result: float
+    parts: tuple[int, ...]
+    join: float
+    part: float
+    blocks: int  # of an SM, at most: what shared memory has room for
+
+    def rate(self, target: Target, dtype: str) -> float:
+        """Flops a second of products of operands of ``dtype``: as measured on this device, else of what is published."""
+        reached = target.sustained.get(dtype)
+        if reached is not None and target.contraction_units.get(dtype) == self.name:
+            return reached / max(tile.share for tile in self.tiles)
+        return target.flops[self.name] if self.name.startswith("fma") else target.mma_sync(self.name)
+
+
+FMA = (
+    Tile(128, 128, 16, 256, 0.68), Tile(128, 64, 16, 256, 0.61), Tile(64, 128, 16, 256, 0.61), Tile(64, 64, 16, 256, 0.47),
+    Tile(32, 64, 16, 128, 0.37), Tile(32, 32, 32, 64, 0.25), Tile(16, 64, 32, 128, 0.2), Tile(16, 16, 32, 64, 0.1),
+)  # fmt: skip
+MMA = (
+    Tile(128, 256, 32, 256, 0.63), Tile(256, 128, 32, 256, 0.63), Tile(128, 128, 32, 256, 0.45), Tile(128, 64, 32, 128, 0.6),
+    Tile(64, 128, 32, 128, 0.6), Tile(64, 64, 64, 128, 0.55), Tile(32, 64, 64, 128, 0.4), Tile(16, 128, 64, 128, 0.4),
+    Tile(16, 64, 64, 128, 0.3), Tile(16, 32, 64, 128, 0.2),
+)  # fmt: skip
+
+
+@cache
+def units() -> dict[str, Unit]:
+    """By the name that `Target.contraction_units` has."""
+    parts = (1, 2, 4, 8, 16)
+    fma = [Unit(n, FMA, 0.6e-6, 0.6e-6, 0.02e-6, parts, 4e-6, 0.3e-6, 8) for n in ("fma", "fma_f64")]
+    mma = [Unit(n, MMA, 0.21e-6, 0.45e-6, 0.04e-6, (1, 2, 3, 4, 6, 8), 1.5e-6, 0.2e-6, 2) for n in ("f16", "bf16", "tf32", "tf32x3")]
+    return {u.name: u for u in (*fma, *mma)}
+
+
+def resident(target: Target, unit: Unit, tile: Tile, sums: int) -> int:
+    """Blocks that an SM holds at a time; ``sums``: results of a place of the tile."""
+    registers = min(MOST_REGISTERS, ADDRESSES + tile.m * tile.n * sums // tile.threads)
+    found = min(target.registers_per_sm // (registers * tile.threads), target.max_threads_per_sm // tile.threads, unit.blocks)
+    return max(1, found)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What a block does a step.  ``rate``: flops of the unit a second; ``sums``: results of a place of the tile; ``latency``: seconds of a
+    step of a block alone, at least; ``beside``: seconds of other work that a step brings to an SM."""
+
+    rate: float
+    sums: int
+    latency: float
+    beside: float = 0.0
+
+    def seconds(self, target: Target, unit: Unit, tile: Tile, blocks: int, steps: int) -> float:
+        """Of ``blocks`` of ``steps`` each."""
+        held = min(ceil(blocks / target.sms), resident(target, unit, tile, self.sums))
+        waves = blocks / (target.sms * held)
+        results = tile.m * tile.n * self.sums
+        full = min(1.0, held * tile.threads / WARP / FULL_WARPS)
+        busy = 2 * results * tile.step * target.sms / (self.rate * tile.share * full)
+        spilled = 4.0 if results > SPILLS * tile.threads else 1.0
+        step = max(self.latency, held * (busy * spilled + self.beside))
+        return (ceil(waves) if waves < 4 else waves) * (steps * step + results / tile.threads * unit.result)
+
+
+def splits(unit: Unit, steps: int) -> Iterator[tuple[int, float]]:
+    """Parts that a fold of ``steps`` is split into, each with the seconds of adding them up."""
+    for parts in unit.parts:
+        if parts == 1 or steps >= 8 * parts:
+            yield parts, unit.join + unit.part * parts if parts > 1 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A block's tile of attention: threads and vector along rows, columns and keys; registers of rows and of keys; elements of the inner
+    folds a step (0: all).  ``share``: of the fma peak, where such blocks fill an SM."""
+
+    threads: int
+    vector: int
+    rows: int
+    keys: int
+    inner: int
+    share: float
+
+    def height(self, extent: int) -> int:
+        """Rows of a block."""
+        return self.rows * min(self.threads * self.vector, ceil_power(extent))
+
+    def width(self) -> int:
+        """Keys of a step."""
+        return self.keys * self.threads * self.vector
+
+
+SHAPES = (
+    Shape(16, 4, 2, 2, 16, 0.57), Shape(16, 4, 2, 1, 0, 0.5), Shape(16, 4, 1, 1, 0, 0.47), Shape(16, 4, 2, 1, 32, 0.52),
+    Shape(16, 4, 1, 1, 32, 0.4), Shape(16, 2, 1, 1, 0, 0.3), Shape(16, 2, 1, 1, 16, 0.25), Shape(8, 2, 1, 1, 16, 0.2),
+)  # fmt: skip
+MATRIX_ROWS, MATRIX_KEYS = 128, 64  # of attention's tiles on tensor cores
+MATRIX_SHARE = 0.7  # of the rate of mma.sync, exponentials aside
+MATRIX_BLOCKS = 2  # of an SM
+WALK_SECONDS = 0.55e-6  # of a step of a fold in a fold, at least
+MOST_INNER = 256  # elements of an inner fold that are unrolled
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """Attention, or any product whose operand an inner fold makes: ``height`` rows and ``width`` columns of the result, ``others`` times;
+    ``keys`` of the outer fold, ``inner`` extents of the folds in it."""
+
+    height: int
+    width: int
+    others: int
+    keys: int
+    inner: tuple[int, ...]
+
+    def shapes(self, target: Target) -> list[Shape]:
+        """Those that registers have room for, the fastest first."""
+        fitting = [
+            s for s in SHAPES if (s.rows == 1 or self.height >= s.height(self.height)) and (s.inner or max(self.inner) <= MOST_INNER)
+        ]
+        return sorted(fitting, key=lambda s: (self.results(s) > MOST_REGISTERS, self.seconds(target, s)))
+
+    def matrix_seconds(self, target: Target, dtype: str) -> float:
+        """Of both products on tensor cores."""
+        blocks = self.others * ceil(self.height / MATRIX_ROWS)
+        held = min(ceil(blocks / target.sms), MATRIX_BLOCKS)
+        flops = 2 * MATRIX_ROWS * MATRIX_KEYS * (sum(self.inner) + self.width)
+        step = max(WALK_SECONDS, held * flops * target.sms / (units()[dtype].rate(target, dtype) * MATRIX_SHARE))
+        return ceil(blocks / (target.sms * held)) * ceil(self.keys / MATRIX_KEYS) * step
+
+    def threads(self, s: Shape) -> int:
+        return max(WARP, s.height(self.height) // s.rows // min(s.vector, s.height(self.height)) * s.threads)
+
+    def results(self, s: Shape) -> float:
+        """Of a thread."""
+        return s.height(self.height) * self.width / self.threads(s)
+
+    def seconds(self, target: Target, s: Shape) -> float:
+        tall, threads = s.height(self.height), self.threads(s)
+        blocks = self.others * ceil(self.height / tall)
+        held = min(ceil(blocks / target.sms), max(1, FULL_WARPS * WARP // threads))
+        inside = sum(ceil(n / s.inner) if s.inner else 1 for n in self.inner)
+        flops = 2 * tall * s.width() * (sum(self.inner) + self.width)
+        busy = flops * target.sms / (target.flops["fma"] * s.share * min(1.0, held * threads / WARP / FULL_WARPS))
+        spilled = 4.0 if self.results(s) > SPILLS else 1.0
+        step = max((inside + 1) * WALK_SECONDS, held * busy) * spilled
+        return ceil(blocks / (target.sms * held)) * ceil(self.keys / s.width()) * step
+
+
+def ceil_power(n: int) -> int:
+    """The smallest power of two from ``n`` on."""
+    return 1 << max(n - 1, 0).bit_length()
