@@ -7,6 +7,7 @@ kernels (schedule row, microseconds alone, Loop IR).  Lines of one program and t
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -37,7 +38,7 @@ from emmy_eq.torch_ir import capture, torch_dtype
 Record = dict[str, Any]
 LARGE = 4 << 30  # bytes of what a plan stores, from which it is not run
 SLOW = 0.05  # modelled seconds from which a plan is not run
-LONG = 2000  # lines of a kernel's CUDA from which NVRTC takes minutes
+LONG = 4000  # lines of a kernel's CUDA from which NVRTC takes minutes
 EAGER_FACTOR = 8.0  # a plan's error beside eager's, from which its time does not count
 ROUNDS = 7  # medians of so many
 
@@ -101,17 +102,12 @@ def _made(places: tuple[str, ...], program: Compiled) -> Made:
         lines = max(text.count("\n") for text in program.cuda)
         if lines > LONG:
             return Made(places, stored, loops, (), (), plan.seconds, f"not run: a kernel of {lines} lines")
-        launches = tuple(
-            Launch(
-                kernel,
-                compile_cubin(text, program.target.arch),
-                {p.name: p.name for p in kernel.params if p.kind not in ("scratch", "zeroed")},
-            )
-            for kernel, text in zip(program.kernel_ir, program.cuda, strict=True)
-        )
+        cubins = {k.name: compile_cubin(text, program.target.arch) for k, text in zip(program.kernel_ir, program.cuda, strict=True)}
     except EmmyError as error:
         return Made(places, stored, loops, (), (), plan.seconds, str(error))
-    return Made(places, stored, loops, tuple(str(t.schedule) for t in program.tile_ir), launches, plan.seconds)
+    code, rows = {k.name: k for k in program.kernel_ir}, {t.name: str(t.schedule) for t in program.tile_ir}
+    launches = tuple(Launch(code[kernel.name], cubins[kernel.name], arguments) for kernel, arguments in program.calls)
+    return Made(places, stored, loops, tuple(rows[kernel.name] for kernel, _ in program.calls), launches, plan.seconds)
 
 
 def measured(workload: Workload, plans: Sequence[Made], target: str, known: Record | None = None) -> Record:
@@ -183,11 +179,17 @@ def measure(find: Callable[[str], Workload], tasks: Sequence[Task], target: str,
         for task, future in zip(tasks, made, strict=True):
             before = known.get(task.name)
             seen = {tuple(p["kernels"]) for p in before["plans"]} if before is not None else set()
-            plans = [p for p in future.result() if p.kernels not in seen]
-            with torch.no_grad():
-                if plans:
-                    yield measured(find(task.name), plans, target, before)
-            torch.cuda.empty_cache()
+            try:
+                plans = [p for p in future.result() if p.kernels not in seen]
+                with torch.no_grad():
+                    record = measured(find(task.name), plans, target, before) if plans else None
+            except Exception as error:  # one point's fault costs that point alone
+                print(f"  {task.name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+                continue
+            finally:
+                torch.cuda.empty_cache()
+            if record is not None:
+                yield record
 
 
 def read(path: Path) -> dict[str, Record]:

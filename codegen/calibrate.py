@@ -41,8 +41,12 @@ def present() -> Target:
 def calibrate(on: Target, say: Callable[[str], None]) -> Calibration:
     """What the current CUDA device sustains; ``say`` is told of each figure."""
 
+    empty = _run(copy(1), on)
+    launch, host = median(timing.hot(empty)) * 1e-6, _called(empty)
+    say(f"an empty kernel: {launch * 1e6:.2f} us in a graph, {host * 1e6:.2f} us called")
+
     def rate(work: float, kernel: Kernel, what: str) -> float:
-        took = median(timing.hot(_run(kernel, on))) * 1e-6
+        took = median(timing.hot(_run(kernel, on))) * 1e-6 - launch
         say(f"{what}: {took * 1e6:.1f} us, {quantity(work / took)} a second")
         return work / took
 
@@ -53,9 +57,6 @@ def calibrate(on: Target, say: Callable[[str], None]) -> Calibration:
         "exp2": rate(1.0 * CHAIN * CHAINS, chain("exp2", CHAINS), "exp2"),
         **{t: rate(2.0 * EDGE**3, product(EDGE, t), f"product of {t}") for t in ("f32", "f16", "bf16")},
     }
-    empty = _run(copy(1), on)
-    launch, host = median(timing.hot(empty)) * 1e-6, _called(empty)
-    say(f"an empty kernel: {launch * 1e6:.2f} us in a graph, {host * 1e6:.2f} us called")
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return Calibration(on.name, torch.cuda.get_device_name(), sustained, launch, host, now, version())
 

@@ -336,12 +336,13 @@ def targets_command(options: argparse.Namespace) -> int:
     if options.action == "calibrate":
         return calibrate_command(options)
     from emmy_eq import report
+    from emmy_eq.extract.calibration import show
     from emmy_eq.extract.targets import UNITS, calibrations, target, targets
 
     rows = [report.fields(target(name)) for name in targets()]
     print(json.dumps(rows, indent=1) if options.json else report.records(rows, UNITS))
     for found in () if options.json else calibrations().values():
-        print(f"\n{report.calibration(found, targets()[found.target])}")
+        print(f"\n{show(found, targets()[found.target].published)}")
     return 0
 
 
@@ -358,5 +359,5 @@ def calibrate_command(options: argparse.Namespace) -> int:
     chosen = target(options.target) if options.target is not None else present()
     found = calibrate(chosen, lambda text: print(text, file=sys.stderr, flush=True))
     calibration.keep(path, found)
-    print(json.dumps(report.fields(found), indent=1) if options.json else report.calibration(found, chosen))
+    print(json.dumps(report.fields(found), indent=1) if options.json else calibration.show(found, chosen.published))
     return 0

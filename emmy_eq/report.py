@@ -9,13 +9,10 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from emmy_eq import loop_ir
-from emmy_eq.extract.calibration import FIGURES
 from emmy_eq.text import binary, count, quantity, table
 
 if TYPE_CHECKING:
     from emmy_eq.execute import Outcome
-    from emmy_eq.extract.calibration import Calibration
-    from emmy_eq.extract.targets import Target
     from emmy_eq.pipeline import Compiled
     from emmy_eq.rule import Rule
 
@@ -83,21 +80,6 @@ def records(rows: Sequence[dict[str, Any]], units: Mapping[str, str]) -> str:
     flat = [dict(_flat(row)) for row in rows]
     head, *lines = [[key, *(_cell(row.get(key, "-"), units.get(key.split()[0], "")) for row in flat)] for key in flat[0]]
     return table(head, lines)
-
-
-def calibration(found: Calibration, target: Target) -> str:
-    """What was measured of a device beside what is published."""
-    rows = [
-        [
-            name,
-            quantity(target.published[name], unit),
-            quantity(found.sustained[name], unit),
-            f"{100 * found.sustained[name] / target.published[name]:.0f} %",
-        ]
-        for name, unit in FIGURES.items()
-    ]
-    launch = f"launch: {found.launch_seconds * 1e6:.2f} us in a CUDA graph, {found.host_launch_seconds * 1e6:.2f} us called from Python"
-    return f"{found.target} on {found.device}, {found.at}\n\n{table(['a second', 'published', 'measured', 'share'], rows)}\n\n{launch}"
 
 
 def _flat(row: dict[str, Any]) -> Iterator[tuple[str, Any]]:

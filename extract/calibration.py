@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from emmy_eq.errors import InvalidInput
+from emmy_eq.text import quantity, table
 
 FILE = "targets.json"  # beside the timing store
 
@@ -60,3 +61,11 @@ def keep(path: Path, made: Calibration) -> None:
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
         json.dump(found, file, indent=1)
     os.replace(file.name, path)
+
+
+def show(found: Calibration, published: Mapping[str, float]) -> str:
+    """What was measured of a device beside what is ``published``, by the names of `FIGURES`."""
+    pairs = ((name, unit, published[name], found.sustained[name]) for name, unit in FIGURES.items())
+    rows = [[name, quantity(peak, unit), quantity(reached, unit), f"{100 * reached / peak:.0f} %"] for name, unit, peak, reached in pairs]
+    launch = f"launch: {found.launch_seconds * 1e6:.2f} us in a CUDA graph, {found.host_launch_seconds * 1e6:.2f} us called from Python"
+    return f"{found.target} on {found.device}, {found.at}\n\n{table(['a second', 'published', 'measured', 'share'], rows)}\n\n{launch}"
