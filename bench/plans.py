@@ -32,7 +32,7 @@ from emmy_eq.extract.plan import Plan, search
 from emmy_eq.extract.targets import target as target_named
 from emmy_eq.ops import itemsize
 from emmy_eq.pipeline import Compiled
-from emmy_eq.timing import interleaved
+from emmy_eq.timing import together
 from emmy_eq.torch_ir import capture, torch_dtype
 
 Record = dict[str, Any]
@@ -40,7 +40,6 @@ LARGE = 4 << 30  # bytes of what a plan stores, from which it is not run
 SLOW = 0.05  # modelled seconds from which a plan is not run
 LONG = 4000  # lines of a kernel's CUDA from which NVRTC takes minutes
 EAGER_FACTOR = 8.0  # a plan's error beside eager's, from which its time does not count
-ROUNDS = 7  # medians of so many
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +139,9 @@ def measured(workload: Workload, plans: Sequence[Made], target: str, known: Reco
             if identity not in record["kernels"] and not (known and identity in known["kernels"]):
                 record["kernels"][identity] = {"name": kernel.name, "schedule": row, "us": None, "loops": loop_ir.show(kernel)}
                 runs[identity] = _alone(kernel, launch, given, arch)
-    for name, times in interleaved(runs, ROUNDS).items() if runs else ():
+    for name, us in together(runs).items():
         entry = record["plans"][int(name[5:])] if name.startswith("plan ") else record["kernels"][name]
-        entry["us"], entry["cold_us"] = round(times.hot, 3), round(times.cold, 3)
+        entry["us"] = round(us, 3)
     return record
 
 

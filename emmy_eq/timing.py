@@ -43,6 +43,14 @@ def interleaved(runs: Mapping[str, Run], rounds: int = 15) -> dict[str, Times]:
     return {name: Times(median(hot[name]), median(cold[name])) for name in runs}
 
 
+def together(runs: Mapping[str, Run], rounds: int = 7) -> dict[str, float]:
+    """Hot medians of ``runs`` in microseconds, each round measuring every one of them once."""
+    count = {name: _repeats(_graph(run, 1)) for name, run in runs.items()}
+    many = {name: _graph(run, count[name]) for name, run in runs.items()}
+    samples = [{name: _elapsed(many[name]) / count[name] for name in runs} for _ in range(rounds)]
+    return {name: median(sample[name] for sample in samples) for name in runs}
+
+
 def hot(run: Run, rounds: int = 15) -> list[float]:
     """Microseconds of one of back-to-back runs in a CUDA graph, a sample a replay."""
     count = _repeats(_graph(run, 1))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, prod
 
-from emmy_eq.extract.products import MATRIX_ROWS, Steps, Tile, Walk, ceil_power, splits, units
+from emmy_eq.extract.products import MATRIX_ROWS, Steps, Tile, Unit, Walk, ceil_power, splits, unit_of
 from emmy_eq.extract.targets import Target
 from emmy_eq.extract.work import Pass, Product, Read, Work
 from emmy_eq.loop_ir import Kernel
@@ -206,18 +206,24 @@ class _Tiled(_Kernel):
     def unit(self, p: Product) -> str:
         return self.t.contraction_units.get(p.dtype, "fma")
 
-    def cost(self) -> Cost:
-        return min((self.tiled(tile) for tile in units()[self.unit(self.main)].tiles), key=lambda c: c.seconds)
+    def traffic(self, read: Read) -> float:
+        """A copy's bandwidth is half of what goes to the SMs: tiles only come."""
+        return super().traffic(read) / 2
 
-    def tiled(self, tile: Tile) -> Cost:
-        w, t, unit = self.w, self.t, units()[self.unit(self.main)]
+    def cost(self) -> Cost:
+        loaded = all(x.loaded for x in self.at.products)
+        unit = unit_of(self.t, self.main.dtype, loaded and len(self.w.passes) == 1)
+        return min((self.tiled(unit, tile, unit.latency if loaded else unit.computed) for tile in unit.tiles), key=lambda c: c.seconds)
+
+    def tiled(self, unit: Unit, tile: Tile, latency: float) -> Cost:
+        w, t = self.w, self.t
         self.tiled_by({self.m: tile.m, self.n: tile.n})
         steps = ceil(w.points(self.at.bound) / tile.step)
         issue, special = self.ordinary()
         work = Steps(
             rate=unit.rate(t, self.main.dtype),
             sums=len(self.at.products),
-            latency=unit.latency if all(x.loaded for x in self.at.products) else unit.computed,
+            latency=latency,
             beside=max(issue, special) * t.sms / (self.blocks * steps),
         )
         others = [p for p in w.passes if p is not self.at]

@@ -50,9 +50,11 @@ class Unit:
     def rate(self, target: Target, dtype: str) -> float:
         """Flops a second of products of operands of ``dtype``: as measured on this device, else of what is published."""
         reached = target.sustained.get(dtype)
-        if reached is not None and target.contraction_units.get(dtype) == self.name:
+        if reached is not None and unit_of(target, dtype, True).name == self.name:
             return reached / max(tile.share for tile in self.tiles)
-        return target.flops[self.name] if self.name.startswith("fma") else target.mma_sync(self.name)
+        if self.name in ("fma", "fma_f64", "wgmma"):
+            return target.flops[dtype if self.name == "wgmma" else self.name]
+        return target.mma_sync(self.name)
 
 
 FMA = (
@@ -64,15 +66,26 @@ MMA = (
     Tile(64, 128, 32, 128, 0.6), Tile(64, 64, 64, 128, 0.55), Tile(32, 64, 64, 128, 0.4), Tile(16, 128, 64, 128, 0.4),
     Tile(16, 64, 64, 128, 0.3), Tile(16, 32, 64, 128, 0.2),
 )  # fmt: skip
+WGMMA = (
+    Tile(128, 256, 64, 256, 0.8), Tile(256, 128, 64, 512, 0.75), Tile(128, 128, 64, 256, 0.7), Tile(64, 256, 64, 128, 0.7),
+    Tile(64, 128, 64, 128, 0.6), Tile(128, 64, 64, 256, 0.5), Tile(64, 64, 64, 128, 0.4), Tile(64, 32, 64, 128, 0.25),
+)  # fmt: skip
 
 
 @cache
 def units() -> dict[str, Unit]:
-    """By the name that `Target.contraction_units` has."""
+    """By the names that `Target.contraction_units` has; and ``wgmma``, which takes tensors of 16-bit values as they lie in memory."""
     parts = (1, 2, 4, 8, 16)
     fma = [Unit(n, FMA, 0.6e-6, 0.6e-6, 0.02e-6, parts, 4e-6, 0.3e-6, 8) for n in ("fma", "fma_f64")]
     mma = [Unit(n, MMA, 0.21e-6, 0.45e-6, 0.04e-6, (1, 2, 3, 4, 6, 8), 1.5e-6, 0.2e-6, 2) for n in ("f16", "bf16", "tf32", "tf32x3")]
-    return {u.name: u for u in (*fma, *mma)}
+    wgmma = Unit("wgmma", WGMMA, 0.2e-6, 0.2e-6, 0.02e-6, (1, 2, 4), 1.5e-6, 0.2e-6, 2)
+    return {u.name: u for u in (*fma, *mma, wgmma)}
+
+
+def unit_of(target: Target, dtype: str, loaded: bool) -> Unit:
+    """On which code generation computes products of operands of ``dtype``; ``loaded``: tensors as they lie in memory."""
+    name = target.contraction_units.get(dtype, "fma")
+    return units()["wgmma" if loaded and target.wgmma and name in ("f16", "bf16") else name]
 
 
 def resident(target: Target, unit: Unit, tile: Tile, sums: int) -> int:
