@@ -23,7 +23,6 @@ import emmy_eq
 from bench.compare import in_float64, relative_error
 from bench.workloads import Workload
 from emmy_eq import loop_ir
-from emmy_eq.cli import parse_place
 from emmy_eq.codegen.nvrtc import compile_cubin
 from emmy_eq.codegen.runtime import Executable, Launch, Program
 from emmy_eq.errors import EmmyError
@@ -31,6 +30,7 @@ from emmy_eq.extract.front import front
 from emmy_eq.extract.plan import Plan, search
 from emmy_eq.extract.targets import target as target_named
 from emmy_eq.ops import itemsize
+from emmy_eq.options import parse_place
 from emmy_eq.pipeline import Compiled
 from emmy_eq.timing import together
 from emmy_eq.torch_ir import capture, torch_dtype
