@@ -80,7 +80,7 @@ def test_parts_cost_no_more_than_the_whole(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(parts, "FEWEST", 100)
     _, _, whole = compiled(4)
     assert len(whole.plan.met) > len(deep.plan.met) == 1
-    assert seconds <= whole.plan.seconds * 1.02  # a local search either way
+    assert seconds <= whole.plan.seconds * 1.05  # a local search either way, of kernels that take little more than their launch
 
 
 def test_many_outputs_merge_without_trying_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
