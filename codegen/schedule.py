@@ -23,6 +23,10 @@ A row may give products to the tensor cores, 16 x 8 results and 16 products each
     k8 k8x3      f32 operands in place of 16-bit ones: rounded to tf32, or each as the sum of two tf32 values, whose three large
                  products are summed (`emmy_eq.codegen.lower.tf32`).
 
+Attention has two: ``k16`` of the keys is n of the product inside and k of the one outside, since both lie in the same registers.
+
+    WORK=t128 TILE=i1:w4.r2.m16,i2:r16.n8 REDUCE=i3:s.r4.k16,i4:r8.k16 STAGE=2:async RASTER=late
+
 ``STAGE`` is how operands come to the threads that share them: ``1:shared``, ``2:shared`` through registers to one or two buffers in
 shared memory; ``2:async`` to ``4:async`` by cp.async into so many buffers, where an operand is loaded as it is, in aligned vectors;
 ``2:tma`` to ``8:tma`` by the copy engine, which a warp beside those of WORK asks for whole boxes.  Warpgroups then multiply them where

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from emmy_eq.codegen.families.contraction import FEW_ROWS
 from emmy_eq.codegen.families.facts import Facts, ceil_power
+from emmy_eq.codegen.lower.stage import MATRIX_ROW
 from emmy_eq.codegen.schedule import ATOMS, WARP, Schedule, Split, Stage
 from emmy_eq.codegen.tile_ir import Fold, halves, walk
 from emmy_eq.extract.targets import Target
@@ -46,7 +47,7 @@ SHAPES = (
 @dataclass(frozen=True, slots=True)
 class Warps:
     """A block's tile on tensor cores: warps along i, steps of mma.sync a warp along i and j.  ``rate``: speed of a full machine beside
-    the fastest (measured on H200: 308 TFLOP/s of 16-bit values, d = 128)."""
+    the fastest (measured on H200: 308 TFLOP/s of 16-bit values at d = 128, 253 at 64)."""
 
     warps: int
     rows: int
@@ -63,8 +64,8 @@ class Warps:
 
     def shared(self, e: int, d: int) -> int:
         """Bytes of shared memory, with two buffers of keys and values; ``e``: the inner fold's extent."""
-        rows, columns = self.height + DEPTH * ATOMS["k16"] * self.keys, DEPTH * ATOMS["k16"] * self.keys
-        return 2 * (rows * (e + EDGE) + columns * (d + EDGE))
+        columns = DEPTH * ATOMS["k16"] * self.keys
+        return (self.height + columns) * (2 * e + MATRIX_ROW) + columns * (2 * d + MATRIX_ROW)
 
 
 MATRIX = (
@@ -78,7 +79,6 @@ MATRIX = (
 )
 MOST_REGISTERS = 224  # of a thread for `Warps.registers`; about 30 more hold addresses and operands
 DEPTH = 2  # buffers
-EDGE = 8  # elements between rows in shared memory
 
 
 @dataclass(frozen=True, slots=True)
