@@ -11,6 +11,7 @@ from emmy_eq.arrays import to_numpy
 from emmy_eq.ops import twists
 from emmy_eq.pipeline import Compiled, Options
 from emmy_eq.torch_ir import capture_code
+from emmy_eq.verify.audit import audit
 
 SPELLINGS = {
     "logcumsumexp": "torch.logcumsumexp(x, {d})",
@@ -40,6 +41,14 @@ def test_one_pass_gives_the_values(name: str, shape: str) -> None:
     (got,) = made.run(given)
     # A state is joined from parts of up to 1500 elements, each join with an exponential or two products.
     np.testing.assert_allclose(to_numpy(got), exact, rtol=2e-5, atol=2e-5 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_all_equal_forms_agree_modulo_primes(name: str) -> None:
+    """Two and three samples of the scanned axis, whose weights stand for the others."""
+    graph = compiled("x=torch.randn(3,50); " + SPELLINGS[name].format(d=1)).egraph
+    assert audit(graph, samples=2) is None
+    assert audit(graph, samples=3, key=5) is None
 
 
 def test_every_prefix_has_its_own_shift() -> None:
