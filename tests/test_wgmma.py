@@ -119,6 +119,12 @@ def test_products_of_one_operand_are_one_wgmma_where_the_others_can_lie_side_by_
     assert {s.n for s in walk.statements(made.body) if isinstance(s, kernel_ir.Wgmma)} == {columns}
 
 
+def test_a_buffer_may_have_a_name_that_lowering_would_give() -> None:
+    text = kernels.halves(64, 64, 64).replace("a: f16", "box0: f16").replace("load a[", "load box0[").replace("out", "map0")
+    check(text, ONE)
+    assert compile_cubin(cuda.source(lowered(text, ONE), H200), H200.arch)
+
+
 def test_results_leave_by_the_copy_engine_where_it_can_write_them() -> None:
     made = used(lowered(kernels.projections_halves(130, 72, 136), ONE))
     assert {kernel_ir.Stmatrix, kernel_ir.TmaStore} <= made

@@ -7,7 +7,7 @@ forgotten when the loop ends: registers of a loop's body are not visible after i
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Container, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,9 +32,10 @@ class Level:
 
 
 class Builder:
-    """A kernel in the making."""
+    """A kernel in the making.  ``taken``: names that its buffers have."""
 
-    def __init__(self, threads: int, grid: int) -> None:
+    def __init__(self, threads: int, grid: int, taken: Container[str] = ()) -> None:
+        self.taken = taken
         self.extents: dict[str, int] = {"tid": threads, "bx": grid}
         self.threads = threads
         self.levels: list[Level] = [Level(frozenset())]
@@ -44,7 +45,8 @@ class Builder:
 
     def fresh(self, prefix: str) -> str:
         n = self._count[prefix] = self._count.get(prefix, -1) + 1
-        return f"{prefix}{n}"
+        name = f"{prefix}{n}"
+        return name if name not in self.taken else self.fresh(prefix)
 
     def emit(self, stmt: k.Stmt) -> None:
         self.levels[-1].stmts.append(stmt)

@@ -43,7 +43,7 @@ class Engine:
         self.known: dict[str, Value] = values(tile.body)
         self.buffers = {x.name: x for x in (*tile.inputs, *tile.outputs)}
         self.digits: Digits = digits(tile)
-        self.b = Builder(self.row.threads, self.digits.grid)
+        self.b = Builder(self.row.threads, self.digits.grid, self.buffers)
         self.home: dict[str, AxisMap] = {}
         self.needed: dict[str, frozenset[str]] = {}
         self.doubled: set[str] = set()  # shared arrays of several buffers

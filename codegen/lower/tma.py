@@ -115,6 +115,7 @@ def _apart(body: tuple[k.Stmt, ...], threads: int) -> tuple[k.Stmt, ...]:
 class BoxTile:
     """A buffer of an operand: ``count`` panels, each ``rows`` rows along ``outer`` of 64 elements along ``inner``."""
 
+    map: str
     array: str
     dtype: str
     inner: str
@@ -159,8 +160,8 @@ class Pipeline:
         slot = step % depth
         with e.bound(e.maps_at(placed, step)):
             boxes = [
-                k.TmaLoad(f"{name}_map", point, tile.array, to, full, slot)
-                for name, tile in tiles.items()
+                k.TmaLoad(tile.map, point, tile.array, to, full, slot)
+                for tile in tiles.values()
                 for point, to in panels(e, _at(tile, step, depth))
             ]
         sizes = sum(t.size * ITEM for t in tiles.values())
@@ -248,8 +249,9 @@ def _boxed(e: Engine, name: str) -> BoxTile:
     if rows > BOX:
         raise Unsupported("schedule", f"a box of {rows} rows; the copy engine brings {BOX}")
     order = (inner, outer, *(a for a in shape if a not in tiled))
-    e.producer.map(f"{name}_map", s.buffer, v.dtype, e.home, order, shape, rows)
-    return BoxTile("", v.dtype, inner, outer, rows, -(-e.home[inner].tile // PANEL), rows * PANEL, order, ix.const(0))
+    name = e.b.fresh("map")
+    e.producer.map(name, s.buffer, v.dtype, e.home, order, shape, rows)
+    return BoxTile(name, "", v.dtype, inner, outer, rows, -(-e.home[inner].tile // PANEL), rows * PANEL, order, ix.const(0))
 
 
 def panels(e: Engine, tile: BoxTile) -> Iterator[tuple[tuple[Idx, ...], Idx]]:

@@ -41,8 +41,9 @@ def tile(e: Engine, s: Store) -> BoxTile | None:
     if free is None or rows > BOX or ragged:
         return None
     order = (n, m, *(a for a in shape if a not in (m, n)))
-    e.producer.map(f"{s.buffer}_map", s.buffer, buffer.dtype, e.home, order, shape, rows)
-    return BoxTile(free.name, buffer.dtype, n, m, rows, panels, rows * PANEL, order, ix.const(0))
+    name = e.b.fresh("map")
+    e.producer.map(name, s.buffer, buffer.dtype, e.home, order, shape, rows)
+    return BoxTile(name, free.name, buffer.dtype, n, m, rows, panels, rows * PANEL, order, ix.const(0))
 
 
 def exact(e: Engine, name: str) -> str:
@@ -59,7 +60,7 @@ def store(e: Engine, s: Store, frag: Fragment, to: BoxTile) -> None:
     _collect(e, frag, to)
     b.emit(k.ProxyFence())
     b.emit(k.Barrier())
-    stores = tuple(k.TmaStore(f"{s.buffer}_map", point, to.array, source) for point, source in tma.panels(e, to))
+    stores = tuple(k.TmaStore(to.map, point, to.array, source) for point, source in tma.panels(e, to))
     b.emit(k.If(FIRST, (*stores, k.TmaCommit(), k.TmaWait(0))))
 
 

@@ -16,7 +16,7 @@ static __device__ __forceinline__ unsigned long long emmy_tile(unsigned address,
 struct alignas(64) emmy_tensor_map { unsigned long long opaque[16]; };
 
 extern "C" __global__ void __launch_bounds__(160, 1)
-halves(const unsigned short* __restrict__ a, const unsigned short* __restrict__ b, unsigned short* __restrict__ out, const __grid_constant__ emmy_tensor_map v0_map, const __grid_constant__ emmy_tensor_map v2_map, const __grid_constant__ emmy_tensor_map out_map) {
+halves(const unsigned short* __restrict__ a, const unsigned short* __restrict__ b, unsigned short* __restrict__ out, const __grid_constant__ emmy_tensor_map map0, const __grid_constant__ emmy_tensor_map map1, const __grid_constant__ emmy_tensor_map map2) {
   const int tid = threadIdx.x;
   extern __shared__ __align__(16) unsigned char emmy_dynamic[];
   unsigned char* const emmy_base = emmy_dynamic + (-emmy_smem(emmy_dynamic) & 1023u);
@@ -76,7 +76,7 @@ halves(const unsigned short* __restrict__ a, const unsigned short* __restrict__ 
     asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
     asm volatile("bar.sync 1, 128;" : : : "memory");
     if (tid == 0) {
-      asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" : : "l"(&out_map), "r"(0), "r"(0), "r"(emmy_smem(box0)) : "memory");
+      asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" : : "l"(&map2), "r"(0), "r"(0), "r"(emmy_smem(box0)) : "memory");
       asm volatile("cp.async.bulk.commit_group;" : : : "memory");
       asm volatile("cp.async.bulk.wait_group.read 0;" : : : "memory");
     }
@@ -86,8 +86,8 @@ halves(const unsigned short* __restrict__ a, const unsigned short* __restrict__ 
       for (int ahead0 = 0; ahead0 < 4; ++ahead0) {
         asm volatile("{ .reg .pred p; W: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1; @p bra D; bra W; D: }" : : "r"(emmy_smem(empty0 + ahead0 % 3)), "r"((ahead0 / 3 + 1) % 2) : "memory");
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 10240;" : : "r"(emmy_smem(full0 + ahead0 % 3)) : "memory");
-        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" : : "r"(emmy_smem(box0 + ahead0 % 3 * 4096)), "l"(&v0_map), "r"(ahead0 * 64), "r"(0), "r"(emmy_smem(full0 + ahead0 % 3)) : "memory");
-        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" : : "r"(emmy_smem(box1 + ahead0 % 3 * 1024)), "l"(&v2_map), "r"(ahead0 * 64), "r"(0), "r"(emmy_smem(full0 + ahead0 % 3)) : "memory");
+        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" : : "r"(emmy_smem(box0 + ahead0 % 3 * 4096)), "l"(&map0), "r"(ahead0 * 64), "r"(0), "r"(emmy_smem(full0 + ahead0 % 3)) : "memory");
+        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" : : "r"(emmy_smem(box1 + ahead0 % 3 * 1024)), "l"(&map1), "r"(ahead0 * 64), "r"(0), "r"(emmy_smem(full0 + ahead0 % 3)) : "memory");
       }
     }
   }
