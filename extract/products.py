@@ -168,11 +168,16 @@ class Walk:
     inner: tuple[int, ...]
 
     def shapes(self, target: Target) -> list[Shape]:
-        """Those that registers have room for, the fastest first."""
+        """Those that registers have room for, in the order of the schedule family: by rows of a block, times waves, over its rate."""
         fitting = [
             s for s in SHAPES if (s.rows == 1 or self.height >= s.height(self.height)) and (s.inner or max(self.inner) <= MOST_INNER)
         ]
-        return sorted(fitting, key=lambda s: (self.results(s) > MOST_REGISTERS, self.seconds(target, s)))
+
+        def order(s: Shape) -> float:
+            tall = s.height(self.height)
+            return ceil(self.others * ceil(self.height / tall) / target.sms) * tall / s.share
+
+        return sorted(fitting, key=lambda s: (self.results(s) > MOST_REGISTERS, order(s)))
 
     def matrix_seconds(self, target: Target, dtype: str) -> float:
         """Of both products on tensor cores."""

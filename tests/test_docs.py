@@ -32,7 +32,7 @@ def test_console_blocks_are_current(page: str) -> None:
 
 MODEL = "import torch\nblock = torch.nn.Linear(8, 8)\nexample_inputs = (torch.randn(2, 8),)\n"
 LONG = ("emmy-eq rules check", "emmy-eq fuzz --minutes 1")  # minutes; tests/test_rules.py and tests/test_fuzz.py have parts of them
-NEEDS_GPU = ("--device cuda", "emmy-eq tune")
+NEEDS_GPU = ("--device cuda", "emmy-eq tune", "targets calibrate")
 
 
 def _readme_commands() -> list[str]:
