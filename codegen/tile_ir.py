@@ -20,7 +20,7 @@ from emmy_eq.codegen.schedule import Schedule, Split
 from emmy_eq.errors import InvalidInput
 from emmy_eq.index import variables
 from emmy_eq.loop_ir import Axis, Buffer, Carry, Let, Load, Store
-from emmy_eq.ops import HALVES
+from emmy_eq.ops import HALVES, monoids
 from emmy_eq.terms import from_bits
 
 
@@ -167,6 +167,10 @@ def is_product(name: str, known: Mapping[str, Value]) -> bool:
     return isinstance(s, Let) and s.op == "mul" and s.dtype in ("f32", "f64")
 
 
+def sums_products(c: Carry, known: Mapping[str, Value]) -> bool:
+    return c.kind == "monoid" and monoids()[c.name].combine == "add" and is_product(c.args[0], known)
+
+
 def halves(name: str, known: Mapping[str, Value]) -> tuple[str, str] | None:
     """The 16-bit factors of an f32 product of two of one type, each cast exactly to f32: what a tensor core multiplies."""
     if not is_product(name, known) or known[name].dtype != "f32":
@@ -196,7 +200,7 @@ def kind(f: Fold, known: Mapping[str, Value]) -> str:
     if any(c.kind == "twist" for c in f.carries):
         return "twisted"
     for c in f.carries:
-        if c.name == "sum" and is_product(c.args[0], known):
+        if sums_products(c, known):
             left, right = (set(known[a].axes) for a in known[c.args[0]].args)
             if left - right and right - left:
                 return "contraction"
@@ -235,12 +239,28 @@ def verify(tile: Tile) -> None:
         for name, split in given:
             if name not in legal:
                 raise InvalidInput(f"{key}={name}:{split}", f"the axes it may split are {', '.join(legal) or 'none'}")
+    for f in walk(tile.body):
+        if isinstance(f, Fold) and any(c.kind == "monoid" and monoids()[c.name].serial for c in f.carries):
+            _verify_order(row, f)
     for name, split in row.reduce:
         extent, covered = folded[name].extent, split.blocks * split.steps * split.tile
         if split.steps and covered < extent:
             raise InvalidInput(f"REDUCE={name}:{split}", f"it covers {covered} of {extent} elements; write s for a serial loop")
         if split.blocks > 1:
             _verify_split(tile, name, split, {a.name for a in roles.inner})
+
+
+def _verify_order(row: Schedule, f: Fold) -> None:
+    """One thread takes all elements in row-major order: axes an element a step, then one in tiles, then axes that a tile holds whole."""
+    tiled = False
+    for a in f.axes:
+        split = row.split(a.name)
+        what = f"REDUCE={a.name}:{split}"
+        if split.blocks * split.threads > 1 or split.atom or (f.observer and split.vector > 1):
+            raise InvalidInput(what, "what is summed in order is added by one thread, an element after the other")
+        if tiled and split.tile < a.extent:
+            raise InvalidInput(what, "what is summed in order has tiles along its last axis alone")
+        tiled |= split.tile > 1
 
 
 def _verify_split(tile: Tile, name: str, split: Split, inner: set[str]) -> None:

@@ -115,9 +115,9 @@ def reduce(monoid: str, x: NamedArray, over: Extents, dtype: str) -> NamedArray:
     axes = x.axes[: len(x.axes) - len(over)]
     if 0 in over.values():
         return NamedArray(axes, np.full(x.array.shape[: len(axes)], row.identity(dtype), x.array.dtype))
-    array = x.array
+    array = x.array.reshape(*x.array.shape[: len(axes)], -1) if row.serial else x.array
     with np.errstate(all="ignore"):
-        for _ in over:
+        for _ in over if not row.serial else (over,):
             array = np.asarray(row.numpy(array, axis=-1)).astype(x.array.dtype, copy=False)
     return NamedArray(axes, array)
 

@@ -251,6 +251,7 @@ class Monoid:
     """An associative, commutative reduction: ``combine`` names an `Op`; ``identity`` gives its unit for a dtype.
 
     ``numpy(array, axis)`` reduces one axis; it is never called on an empty axis (the identity is used instead).
+    ``serial``: it rounds, and is taken in order: the elements of all its axes in row-major order, one after the other from the first.
     """
 
     name: str
@@ -258,6 +259,7 @@ class Monoid:
     identity: Callable[[str], float | int | bool]
     numpy: Callable[..., Any]
     accumulate: Callable[..., Any]  # inclusive scan along an axis
+    serial: bool = False
 
 
 def _lowest(dtype: str) -> float | int | bool:
@@ -272,6 +274,11 @@ def _highest(dtype: str) -> float | int | bool:
     return np.inf if dtype in FLOATS else int(np.iinfo(DTYPES[dtype]).max)
 
 
+def _last(op: np.ufunc) -> Callable[..., Any]:
+    """A reduction in order: NumPy's own adds in blocks."""
+    return lambda x, axis: op.accumulate(x, axis=axis).take(-1, axis)
+
+
 @cache
 def monoids() -> dict[str, Monoid]:
     """The reductions by name."""
@@ -280,6 +287,8 @@ def monoids() -> dict[str, Monoid]:
         Monoid("prod", "mul", lambda d: 1, lambda x, axis: np.prod(x, axis=axis, dtype=x.dtype), lambda x, axis: np.cumprod(x, axis=axis, dtype=x.dtype)),
         Monoid("max", "maximum", _lowest, np.max, np.maximum.accumulate),
         Monoid("min", "minimum", _highest, np.min, np.minimum.accumulate),
+        Monoid("serial_sum", "add", lambda d: -0.0, _last(np.add), np.add.accumulate, serial=True),  # -0.0 + x is x, -0.0 included
+        Monoid("serial_prod", "mul", lambda d: 1, _last(np.multiply), np.multiply.accumulate, serial=True),
         Monoid("any", "or", lambda d: False, np.any, np.logical_or.accumulate),
         Monoid("all", "and", lambda d: True, np.all, np.logical_and.accumulate),
     )  # fmt: skip

@@ -90,9 +90,11 @@ class Compiled:
 
     @stage
     def tensor_ir(self) -> tensors.Program:
+        from emmy_eq.accuracy import in_order
         from emmy_eq.lower import lower
 
-        return lower(self.torch_ir)
+        program = lower(self.torch_ir)
+        return in_order(program) if self.options.accuracy == "strict" else program
 
     @stage
     def terms(self) -> TermProgram:

@@ -152,7 +152,8 @@ class _Lowering:
         over = {d: list(self.dims[node.arg][d]) for d in sorted(node.dims)}
         flat = [a for axes in over.values() for a in axes]
         position = node.op in ("argmax", "argmin")
-        if position and flat != sorted(flat, key=lambda a: a.id):  # it counts in id order: reduce over axes made for this read
+        ordered = position or monoids()[node.op].serial
+        if ordered and flat != sorted(flat, key=lambda a: a.id):  # it goes in id order: reduce over axes made for this read
             over = {d: [self.fresh(a, n) for a in axes] for d, axes in over.items()}
         kept = iter(self.own(n).index)
         index = tuple(self.position(over[d]) if d in over else next(kept) for d in range(len(self.dims[node.arg])))

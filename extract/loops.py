@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from emmy_eq import index as ix
 from emmy_eq import loop_ir
+from emmy_eq import terms as tm
 from emmy_eq.extract import layout
 from emmy_eq.extract.canonical import operand_order
 from emmy_eq.extract.draft import Access, Draft, Item, Nested, Orders
@@ -207,14 +208,14 @@ class _Normal(_Printer):
         return notes
 
     def order_folds(self, indices: Sequence[Idx]) -> None:
-        """Fold axes from the largest stride to the smallest, unless positions among them are asked for."""
+        """Fold axes from the largest stride to the smallest, unless their order is part of the result."""
         strides: dict[str, int] = {}
         for x in indices:
             for factor, c in ix.terms(x):
                 if factor.op == "var":
                     strides[factor.name] = max(strides.get(factor.name, 0), abs(c))
         for loop in self.draft.loops:
-            if loop.group is not None and all(m.val.op != "argreduce" for m in loop.group.members):
+            if loop.group is not None and not any(tm.is_ordered(m.val) for m in loop.group.members):
                 loop.names.sort(key=lambda n: -strides.get(n, 0))
 
     def shape_buffers(self, kept: set[str], at: Mapping[Cell | Sink, slice], indices: Sequence[Idx]) -> None:

@@ -189,8 +189,8 @@ def _renamed(first: Sequence[Output], second: Sequence[Output], axes: AxisTable)
     to = {old: new for old, new in to.items() if old != new}
     olds, news = reduce(or_, (a.bit for a in to), 0), reduce(or_, (a.bit for a in to.values()), 0)
     for v in tm.topological([o.val for o in second]):
-        counts = v.op == "argreduce" and v.attr[1] & (v.attr[1] - 1)  # in the order of its axes' ids, which may become another
-        if _names(v, axes) & (news | (olds if counts else 0)):
+        ordered = tm.is_ordered(v) and v.attr[1] & (v.attr[1] - 1)  # by its axes' ids, whose order may become another
+        if _names(v, axes) & (news | (olds if ordered else 0)):
             return None
     return [Output(o.buffer, _rebuilt(o.val, axes, to, {}), tuple(to.get(a, a) for a in o.axes)) for o in second]
 

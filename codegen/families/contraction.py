@@ -8,7 +8,7 @@ from math import prod
 
 from emmy_eq.codegen.families.facts import Facts, ceil_power, exact, floor_power, vector
 from emmy_eq.codegen.schedule import Schedule, Split, Stage
-from emmy_eq.codegen.tile_ir import Fold, is_product
+from emmy_eq.codegen.tile_ir import Fold, sums_products
 from emmy_eq.extract.targets import Target
 
 TRIED = 8  # tiles proposed
@@ -78,7 +78,7 @@ def product(facts: Facts) -> Product | None:
 
 def _of(facts: Facts, f: Fold) -> Product | None:
     outer = {a.name for a in facts.axes.outer}
-    sums = [c for c in f.carries if c.name == "sum" and is_product(c.args[0], facts.known)]
+    sums = [c for c in f.carries if sums_products(c, facts.known)]
     k = _walked(facts, f)
     for c in sums:
         left, right = (set(facts.known[a].axes) & outer for a in facts.known[c.args[0]].args)

@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from emmy_eq.algebra import Val
@@ -65,6 +66,8 @@ class Reduction(State):
         return (b.apply(self.monoid.combine, self.dtypes[0], x[0], y[0]),)
 
     def collect(self, b: Builder, acc: Parts | None, items: Sequence[Parts]) -> Parts:
+        if self.monoid.serial:
+            return reduce(lambda x, y: self.merge(b, x, y), items if acc is None else [acc, *items])
         if not self.product:
             total = tree(b, self, items)
             return total if acc is None else self.merge(b, acc, total)

@@ -126,6 +126,9 @@ def _reduce(node: Reduce, x: Array, dtype: np.dtype[Any]) -> Array:
         flat = x.transpose(*kept, *node.dims).reshape(*node.shape, -1)
         return np.asarray((np.argmax if node.op == "argmax" else np.argmin)(flat, axis=-1)).astype(np.int64)
     monoid = monoids()[node.op]
+    if monoid.serial:
+        kept = [d for d in range(x.ndim) if d not in node.dims]
+        return np.asarray(monoid.numpy(x.transpose(*kept, *node.dims).reshape(*node.shape, -1), axis=-1))
     for d in reversed(node.dims):
         if x.shape[d] == 0:
             shape = (*x.shape[:d], *x.shape[d + 1 :])

@@ -17,6 +17,7 @@ from emmy_eq.terms.grammar import cast as cast
 from emmy_eq.terms.grammar import children as children
 from emmy_eq.terms.grammar import from_bits as from_bits
 from emmy_eq.terms.grammar import iota as iota
+from emmy_eq.terms.grammar import is_ordered as is_ordered
 from emmy_eq.terms.grammar import is_pointwise as is_pointwise
 from emmy_eq.terms.grammar import lit as lit
 from emmy_eq.terms.grammar import load as load

@@ -30,7 +30,7 @@ import numpy as np
 
 from emmy_eq import index as ix
 from emmy_eq.index import Idx
-from emmy_eq.ops import DTYPES, itemsize, ops
+from emmy_eq.ops import DTYPES, itemsize, monoids, ops
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +217,11 @@ def reduce(monoid: str, v: Val, mask: int) -> Val:
 
 def argreduce(name: str, v: Val, mask: int) -> Val:
     return _make("argreduce", (v,), (name, mask), "i64", v.free & ~mask)
+
+
+def is_ordered(v: Val) -> bool:
+    """Whether ``v`` folds the points of its axes in the order of their ids: it gives a position among them, or is a serial monoid."""
+    return v.op == "argreduce" or (v.op == "reduce" and monoids()[v.attr[0]].serial)
 
 
 def scan(monoid: str, v: Val, axis: int) -> Val:

@@ -102,7 +102,7 @@ class Residue(Val):
         """What a fold along ``axis`` holds after each sample."""
         combine = ops.monoids()[monoid].combine
         spread = [self.space.spread(p, 1 << axis) for p in self.parts]
-        if monoid == "sum":
+        if combine == "add":
             spread = [x * self.space.weights(axis).astype(x.dtype) for x in spread]
             if self.dtype in ops.FLOATS:
                 spread = [x % p for x, p in zip(spread, PRIMES, strict=False)]
