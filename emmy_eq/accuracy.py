@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from emmy_eq.ops import FLOATS, monoids
+from emmy_eq.ops import FLOATS, exact, monoids, ops
 from emmy_eq.rule import Rounding, Rule
 from emmy_eq.tensor_ir import Node, Program, Reduce, Scan
 from emmy_eq.text import table
@@ -21,11 +21,13 @@ MAY_CHANGE: Mapping[Rounding, str] = {
     Rounding.CONTRACTS: "the last digits, towards the exact value: some roundings are left out",
     Rounding.APPROXIMATES: "digits within the bound that the rule states",
 }
-# Of the contract, not of the rules: what kernels do under every accuracy.
-_KERNELS = (
-    "Under every accuracy a float sum is added in the order of its kernel's schedule, and a sum of products by fused multiply-adds; "
-    "run --check compares the error against float64 with eager's."
-)
+_UNITS: Mapping[str, tuple[str, str]] = {
+    "k16": ("16-bit products on tensor cores", "the last digits: products are exact, tensor cores cut off as they add"),
+    "k8": ("f32 products of tf32 values", "about three of seven digits: operands are rounded to 11 bits"),
+    "k8x3": ("f32 products as three of tf32 values", "the last digit; what operands have below 2^-145; inf times less than 2^-136 is NaN"),
+}
+_STRICT = "Sums are added in order, one element after the other, products and sums rounded each: the bits of Tensor IR op by op."
+_OTHERS = "A float sum is added in the order of its kernel's schedule; run --check compares the error against float64 with eager's."
 
 
 def in_order(program: Program) -> Program:
@@ -41,7 +43,7 @@ def _ordered(program: Program, node: Node) -> Node:
 
 
 def explain(compiled: Compiled) -> str:
-    """The contract, a table of the rules that matched a class of rounding, and what holds beside the rules.
+    """The contract; a table of the rules that matched a class of rounding; one of how the kernels compute what may differ.
 
     A rule that matched has put forms into the e-graph; whether the kernels use them is what ``emmy-eq explain`` says.
     """
@@ -56,4 +58,21 @@ def explain(compiled: Compiled) -> str:
         if found[rounding]:
             rows = [[rule.name, str(rule), str(matches[rule.name])] for rule in found[rounding]]
             parts.append(f"{rounding.name.lower()} may change {may}\n{table(['rule', 'rewrite', 'matches'], rows)}")
-    return "\n\n".join([*parts, _KERNELS])
+    if kernels := _computed(compiled):
+        parts.append(table(["kernel", "computes", "may change"], kernels))
+    return "\n\n".join([*parts, _STRICT if compiled.options.accuracy == "strict" else _OTHERS])
+
+
+def _computed(compiled: Compiled) -> list[list[str]]:
+    """What each kernel does that rounds otherwise than its operations one by one."""
+    from emmy_eq.codegen.kernel_ir import Let, Set, walk
+
+    rows = []
+    for tile, kernel in zip(compiled.tile_ir, compiled.kernel_ir, strict=True):
+        used = {s.op for s in walk.statements(kernel.body) if isinstance(s, Let | Set)}
+        rows += [[kernel.name, *_UNITS[s.atom]] for _, s in tile.schedule.reduce if s.atom in _UNITS]
+        if "fma" in used:
+            rows.append([kernel.name, "fused multiply-adds", "the last digit, towards the exact value"])
+        approximate = {op: row.fast for op in sorted(used) if op != exact(op) and (row := ops()[exact(op)]).fast}
+        rows += [[kernel.name, op, f"it is {fast.bound}"] for op, fast in approximate.items() if fast]
+    return rows

@@ -9,7 +9,7 @@ storage types: the front end casts around every operation, so only ``where``, ca
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
@@ -38,6 +38,24 @@ def itemsize(dtype: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Fast:
+    """An approximation: CUDA text and cost as in `Op`, and its error against the exact value y, at most ``relative * |y| + absolute``.
+
+    Infinities and NaN are those of the exact function.  Sources: CUDA C++ Programming Guide, "Intrinsic Functions"; PTX ISA.
+    """
+
+    cuda: str
+    cost: float
+    relative: float
+    absolute: float = 0.0
+
+    @property
+    def bound(self) -> str:
+        parts = [f"{self.relative:.2g} of the value"] * (self.relative > 0) + [f"{self.absolute:.2g}"] * (self.absolute > 0)
+        return f"off by at most {' and '.join(parts)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Op:
     """One scalar operation.
 
@@ -56,6 +74,7 @@ class Op:
     commutative: bool = False
     symbol: str | None = None  # infix spelling, where printers have one
     flops: int = 1
+    fast: Fast | None = None  # of f32
 
 
 def _f(f32: str, f64: str | None = None) -> dict[str, str]:
@@ -167,12 +186,14 @@ def _wrap(sign: str) -> dict[str, str]:
     }
 
 
+_ULP = 2.0**-23  # of f32 at 1: a unit in the last place is at most so much of the value
 _ROWS = (
     # arithmetic
     Op("add", 2, np.add, _wrap("+") | {"bool": "({0} | {1})"}, unit="fma", commutative=True, symbol="+"),
     Op("sub", 2, np.subtract, _wrap("-"), unit="fma", symbol="-"),
     Op("mul", 2, np.multiply, _wrap("*") | {"bool": "({0} & {1})"}, unit="fma", commutative=True, symbol="*"),
-    Op("div", 2, np.divide, {"*": "({0} / {1})"}, unit="sfu", cost=4, symbol="/"),
+    Op("div", 2, np.divide, {"*": "({0} / {1})"}, unit="sfu", cost=4, symbol="/",
+       fast=Fast("emmy_fast_div({0}, {1})", 2, 2 * _ULP)),
     Op("fma", 3, lambda a, b, c: a * b + c, {"f32": "fmaf({0}, {1}, {2})", "f64": "fma({0}, {1}, {2})"}, unit="fma", flops=2),
     Op("floordiv", 2, _numpy_floordiv, _ints(_INT_FLOORDIV) | {"f32": "emmy_floordivf({0}, {1})", "f64": "emmy_floordiv({0}, {1})"}, cost=16, symbol="//"),
     Op("mod", 2, _numpy_mod,
@@ -183,19 +204,19 @@ _ROWS = (
     Op("pow", 2, _numpy_pow, _f("powf({0}, {1})") | {"i32": "emmy_powi({0}, {1})", "i64": "emmy_powi({0}, {1})"}, unit="sfu", cost=16),
     Op("neg", 1, np.negative, {"*": "(-{0})", "i32": "(int)(0u - (unsigned){0})", "i64": "(long long)(0ull - (unsigned long long){0})"}),
     Op("abs", 1, np.abs, {"f32": "fabsf({0})", "f64": "fabs({0})", "*": "({0} < 0 ? -{0} : {0})"}),
-    Op("reciprocal", 1, np.reciprocal, {"f32": "(1.0f / {0})", "f64": "(1.0 / {0})"}, unit="sfu", cost=2.2),
+    Op("reciprocal", 1, np.reciprocal, {"f32": "(1.0f / {0})", "f64": "(1.0 / {0})"}, unit="sfu", cost=2.2, fast=Fast("emmy_fast_rcp({0})", 1, _ULP)),
     # lattice: both propagate NaN, and -0.0 < 0.0, as torch does
     Op("maximum", 2, _numpy_maximum, {"f32": "emmy_maxf({0}, {1})", "f64": "emmy_max({0}, {1})", "*": "({0} > {1} ? {0} : {1})"}, commutative=True),
     Op("minimum", 2, _numpy_minimum, {"f32": "emmy_minf({0}, {1})", "f64": "emmy_min({0}, {1})", "*": "({0} < {1} ? {0} : {1})"}, commutative=True),
     # transcendental
-    Op("exp", 1, np.exp, _f("expf({0})"), unit="sfu", cost=1.15),
+    Op("exp", 1, np.exp, _f("expf({0})"), unit="sfu", cost=1.15, fast=Fast("__expf({0})", 1, 105 * _ULP, 2.0**-126)),
     Op("exp2", 1, np.exp2, _f("exp2f({0})"), unit="sfu", cost=1),
     Op("expm1", 1, np.expm1, _f("expm1f({0})"), unit="sfu", cost=8),
-    Op("log", 1, np.log, _f("logf({0})"), unit="sfu", cost=4.6),
-    Op("log2", 1, np.log2, _f("log2f({0})"), unit="sfu", cost=4),
-    Op("log10", 1, np.log10, _f("log10f({0})"), unit="sfu", cost=4),
+    Op("log", 1, np.log, _f("logf({0})"), unit="sfu", cost=4.6, fast=Fast("__logf({0})", 1, 3 * _ULP, 2.0**-21.41)),
+    Op("log2", 1, np.log2, _f("log2f({0})"), unit="sfu", cost=4, fast=Fast("__log2f({0})", 1, 2 * _ULP, 2.0**-22)),
+    Op("log10", 1, np.log10, _f("log10f({0})"), unit="sfu", cost=4, fast=Fast("__log10f({0})", 1, 3 * _ULP, 2.0**-24)),
     Op("log1p", 1, np.log1p, _f("log1pf({0})"), unit="sfu", cost=8),
-    Op("sqrt", 1, np.sqrt, _f("sqrtf({0})"), unit="sfu", cost=4),
+    Op("sqrt", 1, np.sqrt, _f("sqrtf({0})"), unit="sfu", cost=4, fast=Fast("emmy_fast_sqrt({0})", 1, 2 * _ULP)),
     Op("rsqrt", 1, lambda x: np.reciprocal(np.sqrt(x)), _f("rsqrtf({0})"), unit="sfu", cost=1.05),
     Op("sin", 1, np.sin, _f("sinf({0})"), unit="sfu", cost=12),
     Op("cos", 1, np.cos, _f("cosf({0})"), unit="sfu", cost=12),
@@ -206,9 +227,10 @@ _ROWS = (
     Op("atan2", 2, np.arctan2, _f("atan2f({0}, {1})"), unit="sfu", cost=20),
     Op("sinh", 1, np.sinh, _f("sinhf({0})"), unit="sfu", cost=12),
     Op("cosh", 1, np.cosh, _f("coshf({0})"), unit="sfu", cost=12),
-    Op("tanh", 1, np.tanh, _f("tanhf({0})"), unit="sfu", cost=2.6),
+    Op("tanh", 1, np.tanh, _f("tanhf({0})"), unit="sfu", cost=2.6, fast=Fast("emmy_fast_tanh({0})", 1, 2.0**-11)),
     Op("erf", 1, _numpy_erf, _f("erff({0})"), unit="sfu", cost=3.8),
-    Op("sigmoid", 1, _numpy_sigmoid, {"f32": "(1.0f / (1.0f + expf(-{0})))", "f64": "(1.0 / (1.0 + exp(-{0})))"}, unit="sfu", cost=6, flops=4),
+    Op("sigmoid", 1, _numpy_sigmoid, {"f32": "(1.0f / (1.0f + expf(-{0})))", "f64": "(1.0 / (1.0 + exp(-{0})))"}, unit="sfu", cost=6, flops=4,
+       fast=Fast("emmy_fast_rcp(1.0f + __expf(-{0}))", 2, 110 * _ULP, 2.0**-126)),
     # rounding and sign
     Op("floor", 1, np.floor, _f("floorf({0})")),
     Op("ceil", 1, np.ceil, _f("ceilf({0})")),
@@ -242,8 +264,16 @@ _ROWS = (
 
 @cache
 def ops() -> dict[str, Op]:
-    """The scalar operations by name."""
-    return {row.name: row for row in _ROWS}
+    """The scalar operations by name; the approximation of ``exp`` is ``fast_exp``, whose reference is exact."""
+    fast = (
+        replace(row, name=f"fast_{row.name}", cuda={"f32": row.fast.cuda}, cost=row.fast.cost, symbol=None, fast=None) for row in _ROWS if row.fast
+    )
+    return {row.name: row for row in (*_ROWS, *fast)}
+
+
+def exact(name: str) -> str:
+    """The operation that ``name`` approximates, or itself."""
+    return name.removeprefix("fast_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +346,7 @@ class Twist:
     adjust: Callable[[Any, Any, Any, Any], Any] | None = None
     magnitudes: bool = False
     affine: bool = False
+    special: str = "exp"  # the costliest operation of a weight
 
     @property
     def scans(self) -> bool:
@@ -378,6 +409,7 @@ def twists() -> dict[str, Twist]:
     """The twisted folds by name."""
     rows = (
         Twist("softmax", "max", lambda s, m: (s - m).exp(), lambda m, n: (m - n).exp()),
+        Twist("fast_softmax", "max", lambda s, m: (s - m).call("fast_exp"), lambda m, n: (m - n).call("fast_exp"), special="fast_exp"),
         # a row of zeros, whose quotients 0/0 are NaN, has norm 0
         Twist("norm", "max", lambda s, m: (s / m) * (s / m), lambda m, n: (m / n) * (m / n), magnitudes=True),
         Twist("variance", "sum", lambda s, m: (s - m) * (s - m), _not_rescaled, centre=lambda key, count: key / count,

@@ -150,9 +150,9 @@ class Compiled:
 
     @property
     def target(self) -> Target:
-        from emmy_eq.extract.targets import target
+        from emmy_eq.extract.targets import contracted, target
 
-        return target(self.options.target)
+        return contracted(target(self.options.target), self.options.accuracy)
 
     @property
     def rules(self) -> tuple[Rule, ...]:

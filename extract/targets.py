@@ -110,6 +110,15 @@ _ARCHITECTURES = {"sm_80": "A100", "sm_89": "RTX4090", "sm_90a": "H200", "sm_120
 
 
 @cache
+def contracted(t: Target, accuracy: str) -> Target:
+    """``t`` as code is generated for it under an accuracy contract: f32 products as three of tf32, or as one under ``fast``, where tensor
+    cores are faster so than fma is.  (``strict`` has no product that tensor cores take: it sums in order.)"""
+    unit = "tf32" if accuracy == "fast" else "tf32x3"
+    faster = t.mma_sync(unit) > t.flops[t.contraction_units["f32"]]
+    return replace(t, contraction_units=MappingProxyType({**t.contraction_units, "f32": unit})) if faster else t
+
+
+@cache
 def targets() -> dict[str, Target]:
     """The records by name."""
     return {row.name: row for row in _ROWS}

@@ -217,10 +217,10 @@ class Work:
             return
         (arg,) = carry.args
         let = self.lets.get(arg)
-        if carry.name == "sum" and let is not None and let.op == "mul" and self.product(let.args, bound, around, at):
+        op = monoids()[carry.name].combine if carry.kind == "monoid" else "maximum"
+        if op == "add" and let is not None and let.op == "mul" and self.product(let.args, bound, around, at, serial=carry.name != "sum"):
             self.absorbed.add(arg)  # the multiplication is part of the product
             return
-        op = monoids()[carry.name].combine if carry.kind == "monoid" else "maximum"
         self.count(op, carry.dtypes[0], self.axes[arg] | bound, at)
 
     def twist(self, carry: Carry, bound: int, around: int, at: Pass) -> None:
@@ -229,12 +229,12 @@ class Work:
         row = twists()[carry.name]
         self.count(monoids()[row.key].combine, carry.dtypes[0], scores, at)
         self.count("sub", carry.dtypes[0], scores, at)
-        self.count("exp", carry.dtypes[0], scores, at, 2)  # the weight, and the rescaling of what was summed so far
+        self.count("exp" if exact(carry.name) == carry.name else "fast_exp", carry.dtypes[0], scores, at, 2)  # the weight, and the rescaling of what was summed so far
         for v in sums:
             if not self.product((key, v), bound, around, at, self.emptied(key, bound)):
                 self.count("fma", carry.dtypes[0], scores | self.axes[v], at, 2)
 
-    def product(self, operands: Sequence[str], bound: int, around: int, at: Pass, skipped: float | None = None) -> bool:
+    def product(self, operands: Sequence[str], bound: int, around: int, at: Pass, skipped: float | None = None, serial: bool = False) -> bool:
         """Note a sum of products; False where it is none: an operand must be shared along an axis that the other varies along."""
         left, right = (self.axes[x] for x in operands)
         if not (left & ~right & around and right & ~left & around):
@@ -243,6 +243,8 @@ class Work:
         # Weights of a twist are rounded as the values are that they multiply.
         dtype = self.dtypes[operands[1]] if twisted else self.operand_type(operands)
         loaded = all(self.stem(x) in self.loads for x in operands)
+        if serial:
+            dtype = "f32"  # tensor cores add in no stated order
         if dtype in ("f16", "bf16"):
             self.absorbed |= {x for x in operands if x in self.lets and self.lets[x].op == "cast"}  # tensor cores take what was cast
         at.products.append(Product(left | bound, right | bound, dtype, loaded, twisted, skipped or 0.0))

@@ -1,13 +1,17 @@
 """Exponentials, logarithms, powers and roots.
 
 Not here, since floats refute them: exp(log(a)) = a and sqrt(a)*sqrt(b) = sqrt(a*b) (a may be negative), log(a*b) = log(a) + log(b)
-(both may be), pow(a, 0.5) = sqrt(a) (a may be -inf), exp(a*b) = exp(a)*exp(b).  No rule approximates: 2 sigmoid(2a) - 1
-for tanh(a) gives 0 where a is tiny, and 2^(a * log2(e)) for exp(a) loses a digit for every decimal digit of a.
+(both may be), pow(a, 0.5) = sqrt(a) (a may be -inf), exp(a*b) = exp(a)*exp(b).  What approximates are operations of the
+hardware (`emmy_eq.ops.Fast`), not formulas: 2 sigmoid(2a) - 1 for tanh(a) gives 0 where a is tiny.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 from emmy_eq.algebra import Axes, Val
+from emmy_eq.ops import ops
 from emmy_eq.rule import Equation, Phase, Rounding, Rule, rewrite, rule
 
 
@@ -90,9 +94,26 @@ def silu_spelled_out(a: Val, b: Val) -> Equation:
     return rewrite(a / (1.0 + (-b).exp()), a * b.call("sigmoid"))
 
 
+def _approximations() -> Iterator[Rule]:
+    for row in ops().values():
+        if row.fast is None:
+            continue
+        if row.arity == 1:
+
+            @rule(Rounding.APPROXIMATES, name=f"approximate_{row.name}")
+            def approximate(a: Val, name: str = row.name) -> Equation:
+                return rewrite(a.call(name), a.call(f"fast_{name}"), when=a.has_dtype("f32"))
+        else:
+
+            @rule(Rounding.APPROXIMATES, name=f"approximate_{row.name}")
+            def approximate(a: Val, b: Val, name: str = row.name) -> Equation:
+                return rewrite(a.call(name, b), a.call(f"fast_{name}", b), when=a.has_dtype("f32"))
+
+        yield replace(approximate, doc=f"The hardware's approximation of {row.name}, {row.fast.bound}.")
+
+
 def rules() -> tuple[Rule, ...]:
     return (
         power_zero, power_one, power_two, power_three, add_exponents, subtract_exponents, log_of_exp, log_of_softmax,
-        sqrt_of_square, divide_by_sqrt,
-        reciprocal_of_sqrt, sigmoid_spelled_out, silu_spelled_out,
+        sqrt_of_square, divide_by_sqrt, reciprocal_of_sqrt, sigmoid_spelled_out, silu_spelled_out, *_approximations(),
     )  # fmt: skip

@@ -47,6 +47,15 @@ _POWI = """
 }}
 """
 
+# Approximations (PTX ISA): at most 2 ulp (div.full, over the whole range), 1 ulp (rcp), 2^-23 (sqrt), 2^-11 (tanh) of the value.
+_FAST = """
+{D}float emmy_fast_{name}(float a) {{
+  float r;
+  asm("{name}.approx.f32 %0, %1;" : "=f"(r) : "f"(a));
+  return r;
+}}
+"""
+
 _FLOAT = {"T": "float", "s": "f", "D": _DEVICE}
 _DOUBLE = {"T": "double", "s": "", "D": _DEVICE}
 
@@ -60,6 +69,14 @@ _FUNCTIONS: dict[str, str] = {
     "emmy_modf": _MOD.format(**_FLOAT),
     "emmy_mod": _MOD.format(**_DOUBLE),
     "emmy_powi": _POWI.format(T="int", U="unsigned", D=_DEVICE) + _POWI.format(T="long long", U="unsigned long long", D=_DEVICE),
+    "emmy_fast_div": f"""
+{_DEVICE}float emmy_fast_div(float a, float b) {{
+  float r;
+  asm("div.full.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+  return r;
+}}
+""",
+    **{f"emmy_fast_{name}": _FAST.format(name=name, D=_DEVICE) for name in ("rcp", "sqrt", "tanh")},
     "emmy_floor_index": f"""
 {_DEVICE}long long emmy_floor_index(long long a, long long b) {{ return a / b - (a % b < 0); }}
 """,

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 @lru_cache(maxsize=64)  # a default row is lowered once to see that it can be, and once for use
 def lower(tile: Tile, target: Target) -> k.Kernel:
     """The kernel that ``tile``'s schedule row makes of it; raises `Unsupported` where the row cannot be lowered."""
+    if any(s.atom == "k8" for _, s in tile.schedule.reduce) and target.contraction_units["f32"] != "tf32":
+        raise Unsupported("schedule", "k8 rounds f32 operands to tf32, which takes --accuracy fast")
     e = Engine(tile)
     e.run(tile.body)
     body, threads = barriers.insert(tuple(e.b.levels[0].stmts), frozenset(e.doubled)), tile.schedule.threads

@@ -230,6 +230,7 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _float_op(name: str, args: list[Parts], key: int) -> Parts:
+    name = ops.exact(name)
     if name in _RING:
         return tuple(_RING[name](p, *column) for p, *column in zip(PRIMES, *args, strict=False))
     if name == "exp":

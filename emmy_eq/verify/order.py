@@ -51,7 +51,7 @@ class Exact(Val):
         if name == "where" or args[-1].dtype not in ops.FLOATS:
             with np.errstate(all="ignore"):
                 return self._make(np.asarray(row.numpy(*(a.array for a in args))), dtype, mask)
-        function = np.frompyfunc(_FUNCTIONS.get(name) or _hashed(name), row.arity, 1)
+        function = np.frompyfunc(_FUNCTIONS.get(ops.exact(name)) or _hashed(ops.exact(name)), row.arity, 1)
         with np.errstate(all="ignore"):
             array = np.asarray(function(*(a.array for a in args)), object)
         return self._make(array.astype(np.bool_) if dtype == "bool" else array, dtype, mask)

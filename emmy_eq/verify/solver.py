@@ -76,7 +76,7 @@ class Expression(Val):
         return type(self)(expr, dtype, self.goal)
 
     def _op(self, name: str, *others: Self) -> Self:
-        args = (self, *others)
+        name, args = ops.exact(name), (self, *others)
         row, last = ops.ops()[name], args[-1].dtype
         dtype = last if row.result == "same" else row.result
         exprs = tuple(a.expr for a in args)
