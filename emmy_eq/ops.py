@@ -346,7 +346,6 @@ class Twist:
     adjust: Callable[[Any, Any, Any, Any], Any] | None = None
     magnitudes: bool = False
     affine: bool = False
-    special: str = "exp"  # the costliest operation of a weight
 
     @property
     def scans(self) -> bool:
@@ -409,7 +408,7 @@ def twists() -> dict[str, Twist]:
     """The twisted folds by name."""
     rows = (
         Twist("softmax", "max", lambda s, m: (s - m).exp(), lambda m, n: (m - n).exp()),
-        Twist("fast_softmax", "max", lambda s, m: (s - m).call("fast_exp"), lambda m, n: (m - n).call("fast_exp"), special="fast_exp"),
+        Twist("fast_softmax", "max", lambda s, m: (s - m).call("fast_exp"), lambda m, n: (m - n).call("fast_exp")),
         # a row of zeros, whose quotients 0/0 are NaN, has norm 0
         Twist("norm", "max", lambda s, m: (s / m) * (s / m), lambda m, n: (m / n) * (m / n), magnitudes=True),
         Twist("variance", "sum", lambda s, m: (s - m) * (s - m), _not_rescaled, centre=lambda key, count: key / count,

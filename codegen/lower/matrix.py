@@ -18,7 +18,7 @@ from emmy_eq.codegen.lower import stage
 from emmy_eq.codegen.lower.builder import literal
 from emmy_eq.codegen.lower.layout import TID, AxisMap, Fragment, atom_map, operand_map
 from emmy_eq.codegen.lower.stage import SharedTile
-from emmy_eq.codegen.lower.tf32 import FORMS, Form, Parts
+from emmy_eq.codegen.lower.tf32 import FORMS, SCALE, Form, Parts
 from emmy_eq.codegen.schedule import ATOMS, WARP
 from emmy_eq.codegen.tile_ir import Fold, factors
 from emmy_eq.errors import Unsupported
@@ -112,16 +112,18 @@ def _steps(e: Engine, axis: str) -> int:
 
 def _add(e: Engine, p: Product, left: tuple[Parts, ...], right: Sequence[tuple[Parts, ...]], totals: Sequence[Parts]) -> None:
     """The products of one step along m with all along n; column after column, so that none waits for the one before."""
-    how, atom, dtype = form(e, p.k), e.row.split(p.k).atom, e.known[p.right].dtype
-    for factor, pairs in how.sums:
-        sums = [_zeros(e, len(total)) for total in totals] if how.promoted else totals
+    how, shape, dtype = form(e, p.k), (M, N, ATOMS[e.row.split(p.k).atom]), e.known[p.right].dtype
+    small = [_zeros(e, len(total)) for total in totals if how.small]
+    sums = [_zeros(e, len(total)) for total in totals] if how.promoted else totals
+    for into, pairs in ((small, how.small), (sums, ((0, 0),))):
         for x, y in pairs:
-            for d, parts in zip(sums, right, strict=True):
-                e.b.emit(k.Mma((M, N, ATOMS[atom]), "tf32" if dtype == "f32" else dtype, d, left[x], parts[y]))
-        if how.promoted:
-            for total, part in zip(chain(*totals), chain(*sums), strict=True):
-                op, args = ("add", (total, part)) if factor == 1 else ("fma", (part, literal("f32", factor), total))
-                e.b.emit(k.Set(total, "f32", op, args))
+            for d, parts in zip(into, right, strict=True):
+                e.b.emit(k.Mma(shape, "tf32" if dtype == "f32" else dtype, d, left[x], parts[y]))
+    if how.promoted:
+        for one, part in zip(chain(*sums), chain(*small), strict=True):
+            e.b.emit(k.Set(one, "f32", "fma", (part, literal("f32", 1 / SCALE), one)))
+        for total, one in zip(chain(*totals), chain(*sums), strict=True):
+            e.b.emit(k.Set(total, "f32", "add", (total, one)))
 
 
 def _zeros(e: Engine, count: int) -> Parts:

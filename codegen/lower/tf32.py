@@ -23,20 +23,21 @@ Parts = tuple[str, ...]  # registers: of one element of an operand, or of all a 
 LARGEST = 0x7F7FFFFF
 UPPER = 0xFFFFE000  # the bits that tf32 keeps
 HALF = 0x1000  # half of the last bit that it keeps
-SCALE = (
-    2.0**9
-)  # small < 2^-10 x; so the sum of the products with small parts, twice small * x, does not overflow where that of x * x does not
+SCALE = 2.0**9  # small < 2^-10 x: twice small * x, scaled, does not overflow where x * x does not
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """``types`` of an operand; ``parts`` of an element's register; ``sums``: pairs of parts, left and right, that are multiplied and
-    added up, and the factor of that sum.  ``promoted``: the step's sums start from zero and are added to the result in f32."""
+    """``types`` of an operand; ``parts`` of an element's register, of which the first ones are multiplied; ``small``: pairs of parts, left
+    and right, whose products times 1 / `SCALE` belong to that.  ``promoted``: a step's sums start from zero, and are added in f32."""
 
     types: tuple[str, ...]
     parts: Callable[[Builder, str], Parts]
-    sums: tuple[tuple[float, tuple[tuple[int, int], ...]], ...] = ((1.0, ((0, 0),)),)
-    promoted: bool = False
+    small: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def promoted(self) -> bool:
+        return bool(self.small)
 
 
 def _rounded(b: Builder, x: str) -> Parts:
@@ -58,5 +59,5 @@ def _split(b: Builder, x: str) -> Parts:
 FORMS = {
     "k16": Form(("f16", "bf16"), lambda b, x: (x,)),
     "k8": Form(("f32",), _rounded),
-    "k8x3": Form(("f32",), _split, ((1 / SCALE, ((2, 1), (1, 2))), (1.0, ((0, 0),))), promoted=True),
+    "k8x3": Form(("f32",), _split, ((2, 1), (1, 2))),
 }
