@@ -320,6 +320,7 @@ def suggest_command(options: argparse.Namespace, own: Sequence[Rule]) -> int:
     """Equal values of a program that the rules leave apart, as candidate rules."""
     from emmy_eq.egraph import saturate
     from emmy_eq.lower import lower
+    from emmy_eq.rule import Rounding
     from emmy_eq.rules import active
     from emmy_eq.suggest import show, suggest
     from emmy_eq.to_terms import to_terms
@@ -327,7 +328,9 @@ def suggest_command(options: argparse.Namespace, own: Sequence[Rule]) -> int:
 
     if options.code is None:
         raise InvalidInput("rules suggest", "give a program with -c CODE")
-    found = suggest(saturate(to_terms(lower(capture_code(options.code))), (*active(options.accuracy), *own)))
+    # An approximation has the fingerprint of what it stands for.
+    exact = (r for r in active(options.accuracy) if r.rounding < Rounding.APPROXIMATES)
+    found = suggest(saturate(to_terms(lower(capture_code(options.code))), (*exact, *own)))
     print(json.dumps([s.record() for s in found], indent=1) if options.json else show(found))
     return 0
 

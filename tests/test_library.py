@@ -16,6 +16,7 @@ from emmy_eq.extract.loops import to_loops
 from emmy_eq.extract.plan import search
 from emmy_eq.extract.targets import target
 from emmy_eq.lower.builder import Builder, Value
+from emmy_eq.ops import ops
 from emmy_eq.pipeline import Compiled, Options
 from emmy_eq.to_terms import to_terms
 from emmy_eq.torch_ir import capture_code
@@ -180,7 +181,7 @@ BITS = {
 
 @pytest.mark.parametrize("name", BITS)
 def test_strict_kernels_keep_every_bit(name: str) -> None:
-    """The simulator against Tensor IR.  No float sums: those are added in the order of the schedule, under every accuracy."""
+    """The simulator against Tensor IR, signs of zeros included."""
     code = f"x=torch.randn(7,12)*3; {BITS[name]}"
     compiled = Compiled(lambda: capture_code(code), Options(accuracy="strict"))
     given = compiled.torch_ir.examples()
@@ -193,8 +194,9 @@ def test_strict_kernels_keep_every_bit(name: str) -> None:
             np.testing.assert_array_equal(np.signbit(found), np.signbit(want))
 
 
-def test_fast_has_no_rule_of_its_own_yet() -> None:
-    assert rules.active("fast") == rules.active("default")
+def test_fast_alone_approximates() -> None:
+    found = {r.name for r in rules.active("fast")} - {r.name for r in rules.active("default")}
+    assert found == {f"approximate_{name}" for name, row in ops().items() if row.fast is not None}
 
 
 def test_explain_accuracy_says_what_may_change(capsys: pytest.CaptureFixture[str]) -> None:
