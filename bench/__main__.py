@@ -71,9 +71,10 @@ def device_target() -> str:
 
 
 def report(rows: list[Row]) -> str:
-    """One line a workload: hot and cold times, their ratio to ours (over 1: ours is faster), errors, then what failed."""
+    """One line a workload: hot and cold times, their ratio to ours (over 1: ours is faster), errors and how many times eager's ours is."""
     contenders = ["eager", "compile", "ours"]
-    head = ["workload", *contenders, "eager/ours", "compile/ours", *(f"{c} cold" for c in contenders), *(f"{c} error" for c in contenders)]
+    cold_and_error = [f"{c} {what}" for what in ("cold", "error") for c in contenders]
+    head = ["workload", *contenders, "eager/ours", "compile/ours", *cold_and_error, "ours/eager"]
     body, notes = [], []
     for row in rows:
         eager, compiled, ours = (row.entries[name] for name in CONTENDERS)
@@ -82,7 +83,8 @@ def report(rows: list[Row]) -> str:
         cold = [e.times.cold if e.times is not None else None for e in entries]
         ratios = [f"{h / hot[2]:.2f}" if h is not None and hot[2] is not None else "-" for h in hot[:2]]
         errors = [f"{e.error:.1e}" if e.error is not None else "-" for e in entries]
-        body.append([row.workload, *map(_us, hot), *ratios, *map(_us, cold), *errors])
+        factor = f"{ours.error / eager.error:.2f}" if ours.error is not None and eager.error else "-"
+        body.append([row.workload, *map(_us, hot), *ratios, *map(_us, cold), *errors, factor])
         notes += [f"{row.workload}: {name}: {e.failure}" for name, e in row.entries.items() if e.failure is not None]
     return table(head, body) + "".join(f"\n{note}" for note in notes)
 
