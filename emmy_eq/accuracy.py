@@ -60,7 +60,7 @@ def explain(compiled: Compiled) -> str:
             parts.append(f"{rounding.name.lower()} may change {may}\n{table(['rule', 'rewrite', 'matches'], rows)}")
     if kernels := _computed(compiled):
         parts.append(table(["kernel", "computes", "may change"], kernels))
-    return "\n\n".join([*parts, _STRICT if compiled.options.accuracy == "strict" else _OTHERS])
+    return "\n\n".join([*parts, _STRICT if (compiled.options.accuracy, admitted) == ("strict", Rounding.EXACT) else _OTHERS])
 
 
 def _computed(compiled: Compiled) -> list[list[str]]:

@@ -193,7 +193,7 @@ _ROWS = (
     Op("sub", 2, np.subtract, _wrap("-"), unit="fma", symbol="-"),
     Op("mul", 2, np.multiply, _wrap("*") | {"bool": "({0} & {1})"}, unit="fma", commutative=True, symbol="*"),
     Op("div", 2, np.divide, {"*": "({0} / {1})"}, unit="sfu", cost=4, symbol="/",
-       fast=Fast("emmy_fast_div({0}, {1})", 2, 2 * _ULP)),
+       fast=Fast("emmy_fast_div({0}, {1})", 2, 2 * _ULP, 2.0**-149)),
     Op("fma", 3, lambda a, b, c: a * b + c, {"f32": "fmaf({0}, {1}, {2})", "f64": "fma({0}, {1}, {2})"}, unit="fma", flops=2),
     Op("floordiv", 2, _numpy_floordiv, _ints(_INT_FLOORDIV) | {"f32": "emmy_floordivf({0}, {1})", "f64": "emmy_floordiv({0}, {1})"}, cost=16, symbol="//"),
     Op("mod", 2, _numpy_mod,
@@ -204,7 +204,8 @@ _ROWS = (
     Op("pow", 2, _numpy_pow, _f("powf({0}, {1})") | {"i32": "emmy_powi({0}, {1})", "i64": "emmy_powi({0}, {1})"}, unit="sfu", cost=16),
     Op("neg", 1, np.negative, {"*": "(-{0})", "i32": "(int)(0u - (unsigned){0})", "i64": "(long long)(0ull - (unsigned long long){0})"}),
     Op("abs", 1, np.abs, {"f32": "fabsf({0})", "f64": "fabs({0})", "*": "({0} < 0 ? -{0} : {0})"}),
-    Op("reciprocal", 1, np.reciprocal, {"f32": "(1.0f / {0})", "f64": "(1.0 / {0})"}, unit="sfu", cost=2.2, fast=Fast("emmy_fast_rcp({0})", 1, _ULP)),
+    Op("reciprocal", 1, np.reciprocal, {"f32": "(1.0f / {0})", "f64": "(1.0 / {0})"}, unit="sfu", cost=2.2,
+       fast=Fast("emmy_fast_rcp({0})", 1, _ULP, 2.0**-149)),
     # lattice: both propagate NaN, and -0.0 < 0.0, as torch does
     Op("maximum", 2, _numpy_maximum, {"f32": "emmy_maxf({0}, {1})", "f64": "emmy_max({0}, {1})", "*": "({0} > {1} ? {0} : {1})"}, commutative=True),
     Op("minimum", 2, _numpy_minimum, {"f32": "emmy_minf({0}, {1})", "f64": "emmy_min({0}, {1})", "*": "({0} < {1} ? {0} : {1})"}, commutative=True),

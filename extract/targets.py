@@ -111,11 +111,11 @@ _ARCHITECTURES = {"sm_80": "A100", "sm_89": "RTX4090", "sm_90a": "H200", "sm_120
 
 @cache
 def contracted(t: Target, accuracy: str) -> Target:
-    """``t`` as code is generated for it under an accuracy contract: f32 products as three of tf32, or as one under ``fast``, where tensor
+    """``t`` as code is generated for it under an accuracy contract: ``fast`` rounds the operands of f32 products to tf32, where tensor
     cores are faster so than fma is.  (``strict`` has no product that tensor cores take: it sums in order.)"""
-    unit = "tf32" if accuracy == "fast" else "tf32x3"
-    faster = t.mma_sync(unit) > t.flops[t.contraction_units["f32"]]
-    return replace(t, contraction_units=MappingProxyType({**t.contraction_units, "f32": unit})) if faster else t
+    if accuracy != "fast" or t.mma_sync("tf32") <= t.flops["fma"]:
+        return t
+    return replace(t, contraction_units=MappingProxyType({**t.contraction_units, "f32": "tf32"}))
 
 
 @cache

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from emmy_eq import index as ix
 from emmy_eq.loop_ir import Axis, Carry, Fold, Kernel, Let, Load, Loop, Stmt, Store
-from emmy_eq.ops import itemsize, monoids, ops, twists
+from emmy_eq.ops import exact, itemsize, monoids, ops, twists
 
 COMPARISONS = ("ge", "gt", "le", "lt")
 
@@ -218,7 +218,8 @@ class Work:
         (arg,) = carry.args
         let = self.lets.get(arg)
         op = monoids()[carry.name].combine if carry.kind == "monoid" else "maximum"
-        if op == "add" and let is not None and let.op == "mul" and self.product(let.args, bound, around, at, serial=carry.name != "sum"):
+        product = op == "add" and let is not None and let.op == "mul"
+        if product and let is not None and self.product(let.args, bound, around, at, serial=carry.name != "sum"):
             self.absorbed.add(arg)  # the multiplication is part of the product
             return
         self.count(op, carry.dtypes[0], self.axes[arg] | bound, at)
@@ -229,12 +230,15 @@ class Work:
         row = twists()[carry.name]
         self.count(monoids()[row.key].combine, carry.dtypes[0], scores, at)
         self.count("sub", carry.dtypes[0], scores, at)
-        self.count("exp" if exact(carry.name) == carry.name else "fast_exp", carry.dtypes[0], scores, at, 2)  # the weight, and the rescaling of what was summed so far
+        weight = "exp" if exact(carry.name) == carry.name else "fast_exp"
+        self.count(weight, carry.dtypes[0], scores, at, 2)  # and the rescaling of what was summed so far
         for v in sums:
             if not self.product((key, v), bound, around, at, self.emptied(key, bound)):
                 self.count("fma", carry.dtypes[0], scores | self.axes[v], at, 2)
 
-    def product(self, operands: Sequence[str], bound: int, around: int, at: Pass, skipped: float | None = None, serial: bool = False) -> bool:
+    def product(
+        self, operands: Sequence[str], bound: int, around: int, at: Pass, skipped: float | None = None, serial: bool = False
+    ) -> bool:
         """Note a sum of products; False where it is none: an operand must be shared along an axis that the other varies along."""
         left, right = (self.axes[x] for x in operands)
         if not (left & ~right & around and right & ~left & around):

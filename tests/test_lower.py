@@ -12,7 +12,7 @@ from emmy_eq.codegen import kernel_ir, schedule, simulate, tile_ir
 from emmy_eq.codegen.families import schedules
 from emmy_eq.codegen.lower import lower
 from emmy_eq.errors import Unsupported
-from emmy_eq.extract.targets import target
+from emmy_eq.extract.targets import Target, target
 from emmy_eq.ops import DTYPES
 from tests import tile_kernels as kernels
 
@@ -32,8 +32,8 @@ def inputs(kernel: loop_ir.Kernel) -> Arrays:
     }
 
 
-def simulated(kernel: loop_ir.Kernel, row: schedule.Schedule, given: Arrays) -> list[np.ndarray[Any, Any]]:
-    lowered = lower(tile_ir.to_tile(kernel, row), H200)
+def simulated(kernel: loop_ir.Kernel, row: schedule.Schedule, given: Arrays, on: Target = H200) -> list[np.ndarray[Any, Any]]:
+    lowered = lower(tile_ir.to_tile(kernel, row), on)
     kernel_ir.verify(lowered)
     memory = {name: np.ascontiguousarray(x).reshape(-1) for name, x in given.items()}
     memory |= {b.name: np.zeros(int(np.prod(b.shape)), DTYPES[b.dtype]) for b in kernel.outputs}

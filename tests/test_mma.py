@@ -156,7 +156,7 @@ def test_tensor_cores_are_the_default(text: str, arch: str) -> None:
     ],
 )
 def test_what_tensor_cores_do_not_take_has_no_such_row(text: str) -> None:
-    assert not any(row.atoms for row in schedules(kernels.kernel(text), H200))
+    assert "k16" not in " ".join(map(str, schedules(kernels.kernel(text), H200)))
 
 
 def test_aligned_operands_are_copied_and_odd_ones_go_through_registers() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,9 +12,10 @@ from emmy_eq.codegen.families import schedules
 from emmy_eq.codegen.kernel_ir import walk
 from emmy_eq.codegen.lower import lower
 from emmy_eq.codegen.nvrtc import compile_cubin
-from emmy_eq.extract.targets import target
+from emmy_eq.errors import Unsupported
+from emmy_eq.extract.targets import contracted, target
 from tests import tile_kernels as kernels
-from tests.test_lower import check, simulated
+from tests.test_lower import H200, check, simulated
 
 Array = np.ndarray[Any, Any]
 SMALL = "WORK=t64 TILE=i0:w2.m16,i1:r2.n8 REDUCE=i2:s.{} STAGE=2:async"
@@ -47,14 +46,34 @@ def test_agrees_with_float64(text: str, row: str) -> None:
     check(text, row.format("k8x3"))
 
 
+@pytest.mark.parametrize(("rows", "first"), [(32, "k8x3"), (100, "STAGE=2:shared")])
+def test_few_rows_take_tensor_cores_first(rows: int, first: str) -> None:
+    kernel = kernels.kernel(kernels.matmul(rows, 96, 256))
+    found = [str(row) for row in schedules(kernel, H200)]
+    assert first in found[0]
+    assert any("k8x3" in row for row in found)
+
+
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-def test_default_where_the_target_says_so(arch: str) -> None:
-    units = MappingProxyType({**target(arch).contraction_units, "f32": "tf32x3"})
-    at = replace(target(arch), contraction_units=units)
-    kernel = kernels.kernel(kernels.matmul(100, 96, 64))
-    made = lower(tile_ir.to_tile(kernel, schedules(kernel, at)[0]), at)
+def test_fast_rounds_operands(arch: str) -> None:
+    kernel, fast = kernels.kernel(kernels.matmul(100, 96, 64)), contracted(target(arch), "fast")
+    tile = tile_ir.to_tile(kernel, schedules(kernel, fast)[0])
+    made = lower(tile, fast)
     assert "tf32" in {s.dtype for s in walk.statements(made.body) if isinstance(s, kernel_ir.Mma)}
-    assert compile_cubin(cuda.source(made, at), arch)
+    assert compile_cubin(cuda.source(made, fast), arch)
+    with pytest.raises(Unsupported, match="--accuracy fast"):
+        lower(tile, target(arch))
+
+
+def test_rounded_operands_keep_the_bound() -> None:
+    a, b = drawn((16, 40)), drawn((16, 40))
+    a[:2, 0] = 3.4028e38, np.nan
+    b[:2, 0] = 1e-3, 2.0
+    got, want = product(a, b, "k8"), in_float64(a, b)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    with np.errstate(invalid="ignore"):
+        limit = 2.0**-10 * (np.abs(a).astype(np.float64) @ np.abs(b).T.astype(np.float64))
+        assert (np.abs(got - want) <= limit)[np.isfinite(want)].all()
 
 
 def product(a: Array, b: Array, atom: str = "k8x3") -> Array:
@@ -62,7 +81,7 @@ def product(a: Array, b: Array, atom: str = "k8x3") -> Array:
     text = kernels.floats(len(a), len(b), a.shape[1], "mk", "nk")
     row = schedule.parse(SMALL.format(atom))
     with np.errstate(over="ignore", invalid="ignore"):
-        return simulated(kernels.kernel(text), row, {"a": a, "b": b})[0]
+        return simulated(kernels.kernel(text), row, {"a": a, "b": b}, contracted(H200, "fast"))[0]
 
 
 def in_float64(a: Array, b: Array) -> Array:

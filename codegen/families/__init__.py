@@ -38,6 +38,7 @@ def families() -> dict[str, Family]:
         Family("wgmma", wgmma.matches, wgmma.rows),
         Family("matrix", matrix.matches, matrix.rows),
         Family("contraction", contraction.matches, contraction.rows),
+        Family("matrix_f32", matrix.matches, matrix.rows_behind_fma),
         Family("reduction", reduction.matches, reduction.rows),
         Family("scan", scan.matches, scan.rows),
         Family("default", default.matches, default.rows),

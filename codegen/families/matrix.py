@@ -18,7 +18,7 @@ SPLITS = (1, 2, 3, 4, 6, 8, 16)
 SPLIT_STEPS = 8  # steps of a part of a split fold, at least
 FULL_WARPS = 8  # warps of an SM that keep its tensor cores busy
 SPILLS = 160  # accumulators of a thread beyond which registers do not suffice
-F32_STEPS = 4  # along k of f32 operands: rows of 128 bytes
+F32_ROWS = 32  # up to so many, three tf32 products beat fma (32x3584x3584 on H200: 35 us, fma 42 us); 512: 394 us, fma 333 us
 DEEP = {"f16": "k16", "bf16": "k16", "tf32": "k8", "tf32x3": "k8x3"}  # the k atom, by the target's unit
 
 
@@ -33,6 +33,7 @@ class Block:
     steps: tuple[int, int, int]
     rate: float
     unit: str = "f16"  # of the target
+    resident: int = 0  # blocks that an SM must have registers for
 
     @property
     def deep(self) -> str:
@@ -80,6 +81,18 @@ BLOCKS = (
 )
 
 
+# Of f32 operands; rates of three tf32 products as measured on H200 (4096^3, and 32x3584x3584 for those of 32 rows).
+F32_BLOCKS = (
+    Block((2, 4), (4, 4, 4), 0.55, "tf32x3", 2),  # 128 x 128
+    Block((2, 2), (4, 8, 4), 0.5, "tf32x3"),  # 128 x 128
+    Block((2, 2), (4, 4, 4), 0.49, "tf32x3"),  # 128 x 64
+    Block((1, 4), (2, 4, 4), 0.42, "tf32x3"),  # 32 x 128
+    Block((1, 4), (2, 2, 4), 0.39, "tf32x3"),  # 32 x 64
+    Block((2, 2), (1, 4, 4), 0.37, "tf32x3"),  # 32 x 64
+    Block((1, 4), (1, 1, 4), 0.2, "tf32x3"),  # 16 x 32
+)
+
+
 def matches(facts: Facts) -> bool:
     """One operand of few rows is read straight from memory instead, by rows of the contraction family."""
     if facts.nested or any(f.observer for f in facts.folds) or (p := product(facts)) is None:
@@ -103,10 +116,32 @@ def multiplied(facts: Facts, p: Product, c: Carry) -> tuple[str, str] | None:
 def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
     p = product(facts)
     assert p is not None
+    if not _behind_fma(facts, target, p):
+        yield from _rows(facts, target, p)
+
+
+def rows_behind_fma(facts: Facts, target: Target) -> Iterator[Schedule]:
+    """Rows that come after those of fma, for tuning."""
+    p = product(facts)
+    assert p is not None
+    if _behind_fma(facts, target, p):
+        yield from _rows(facts, target, p)
+
+
+def _behind_fma(facts: Facts, target: Target, p: Product) -> bool:
+    return p.m is not None and _unit(facts, target, p) == "tf32x3" and facts.extents[p.m] > F32_ROWS
+
+
+def _unit(facts: Facts, target: Target, p: Product) -> str:
     unit = target.contraction_units[operands(facts, p) or "f32"]
+    return "tf32x3" if unit == "fma" and target.mma_sync("tf32x3") > target.flops["fma"] else unit
+
+
+def _rows(facts: Facts, target: Target, p: Product) -> Iterator[Schedule]:
+    unit = _unit(facts, target, p)
     if unit not in DEEP:
         return
-    blocks = [replace(b, unit=unit) if DEEP[unit] == b.deep else replace(b, steps=(*b.steps[:2], F32_STEPS), unit=unit) for b in BLOCKS]
+    blocks = [replace(b, unit=unit) for b in (BLOCKS if DEEP[unit] == "k16" else F32_BLOCKS)]
     choices = [(block, split) for block in blocks for split in SPLITS if divides(facts, p, block, split)]
     for block, split in sorted(choices, key=lambda c: _seconds(facts, target, p, *c))[:TRIED]:
         depths = [d for d in DEPTHS["async"] if d * block.shared(p) * _resident(target, p, block) <= target.shared_per_sm]
@@ -159,7 +194,7 @@ def tiled(facts: Facts, p: Product, block: Block, split: int, stage: Stage, toge
             reduce[a.name] = Split(steps=0, regs=step)
     reduce[p.k] = replace(block.split("k"), blocks=split, steps=0)
     tile = ((p.m, block.split("m")), (p.n, block.split("n")))
-    return Schedule(block.threads, tile, tuple(reduce.items()), stage, _raster(facts, p, block, together))
+    return Schedule(block.threads, tile, tuple(reduce.items()), stage, _raster(facts, p, block, together), block.resident)
 
 
 def _raster(facts: Facts, p: Product, block: Block, together: int) -> str:
