@@ -38,7 +38,8 @@ def emit(e: Engine, f: Fold) -> None:
         return
     free_threads(e, f, placed)
     steps = prod(p.steps for p in placed)
-    parts = _walk(e, f, placed, states, steps, _chunk(steps) if any(map(_adds_floats, states)) else steps)
+    chunked = any(map(_adds_floats, states)) and not any(isinstance(st, Reduction) and st.monoid.serial for st in states)
+    parts = _walk(e, f, placed, states, steps, _chunk(steps) if chunked else steps)
     maps = {p.map.axis: p.map for p in placed}
     finish(e, f, states, [reduce.across(e.b, st, part, maps) for st, part in zip(states, parts, strict=True)], maps)
 
