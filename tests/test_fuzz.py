@@ -61,6 +61,10 @@ FOUND: dict[str, tuple[str, tuple[Given, ...]]] = {
         "(torch.exp(x0.clamp(max=4)), F.silu(x0))",
         (Given((0,), "f32", "normal", 0),),
     ),
+    "the order of a float sum was NumPy's, which goes by the strides of its operand": (
+        "torch.softmax(x0 @ x0.mT, -1) @ x0",
+        (Given((8, 17), "f32", "special", 0),),
+    ),
     "sixteen bools were one access": ("x0.all()", (Given((4, 4), "bool", "whole", 0),)),
     "a gather through a view had coordinates beyond the bound that its lowering assumed": (
         "x0.repeat_interleave(4, 0).reshape(4, 4, 1).transpose(0, 1).reshape(16, 1)[x1]",
