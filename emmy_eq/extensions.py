@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from emmy_eq.errors import InvalidInput
+from emmy_eq.mathematics import show
 from emmy_eq.rule import Rule
 from emmy_eq.rules import ACCURACY, library
 
@@ -27,6 +28,8 @@ def from_file(path: str) -> tuple[Rule, ...]:
         raise InvalidInput(f"rule file {path}", "there is no such file")
     try:
         scope = runpy.run_path(path)
+    except InvalidInput as error:
+        raise InvalidInput(f"rule file {path}", error.reason) from error
     except Exception as error:
         raise InvalidInput(f"rule file {path}", f"running it raised {type(error).__name__}: {error}") from error
     if callable(scope.get("rules")):
@@ -58,6 +61,7 @@ def checked(rules: Sequence[Rule]) -> tuple[Rule, ...]:
     for rule in rules:
         if not isinstance(rule, Rule):
             raise InvalidInput("rules", f"{rule!r} is no rule; a rule is a function under @rule(...)")
+        _read(rule)
         why = _refuted(rule)
         if why is not None:
             raise InvalidInput(f"rule {rule.name} ({rule.source})", why)
@@ -92,5 +96,15 @@ def _valid(where: str, found: Sequence[Any]) -> tuple[Rule, ...]:
             raise InvalidInput(where, f"{x!r} is no rule; a rule is a function under @rule(...)")
         if x.name in names:
             raise InvalidInput(where, f"there is a rule {x.name!r} already; give this one another name")
+        _read(x)
         names.add(x.name)
     return tuple(found)
+
+
+def _read(rule: Rule) -> None:
+    """Raises `InvalidInput` where the rule's function fails in the cheapest reading: a misspelled operation is no fault of ours."""
+    try:
+        show(rule)
+    except Exception as error:
+        returns = "its function returns rewrite(lhs, rhs) or equal(lhs, rhs), made of what emmy_eq.algebra defines"
+        raise InvalidInput(f"rule {rule.name} ({rule.source})", f"reading it raised {type(error).__name__}: {error}; {returns}") from error

@@ -124,6 +124,17 @@ BAD = {
     "1 is no rule": "def rules(): return [1]",
     "calling rules() raised": "def rules(): raise OSError",
     "there is a rule 'commute_add' already": "from emmy_eq.rules import library\ndef rules(): return [library()['commute_add']]",
+    "mine.py: rule odd: a must be annotated": (
+        "from emmy_eq.rule import *\n\n@rule(Rounding.EXACT)\ndef odd(a) -> Equation:\n    return rewrite(a + a, a * 2.0)\n"
+    ),
+    "has no attribute 'prd'": (
+        "from emmy_eq.algebra import Axes, Val\nfrom emmy_eq.rule import *\n\n@rule(Rounding.EXACT)\n"
+        "def misspelled(a: Val, k: Axes) -> Equation:\n    return rewrite(a.prd(k), a.prod(k))\n"
+    ),
+    "returns rewrite(lhs, rhs) or equal(lhs, rhs)": (
+        "from emmy_eq.algebra import Val\nfrom emmy_eq.rule import *\n\n@rule(Rounding.EXACT)\n"
+        "def compared(a: Val, b: Val) -> Equation:\n    return a + b == b + a\n"
+    ),
     "it is not true": (
         "from emmy_eq.algebra import Val\nfrom emmy_eq.rule import *\n\n@rule(Rounding.EXACT)\n"
         "def wrong(a: Val, b: Val) -> Equation:\n    return rewrite(a - b, b - a)\n"
