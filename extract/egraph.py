@@ -6,6 +6,7 @@ hold a reduction or a scan and are not just a step on the way to a better place 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -153,7 +154,10 @@ def _names(sat: Saturated) -> dict[int, str]:
 
 
 def _cuts(graph: EGraph) -> Iterator[int]:
-    """Dear classes that may be read back, less those that only lead, point by point, to one other that is no larger."""
+    """Dear classes that may be read back, less those that only lead, point by point, to one other that is no larger.
+
+    Where several lead to one so, their folds need not be one kernel's.
+    """
     sat = graph.sat
     readable = {c for c, members in enumerate(sat.classes) if any(n.op == "load" and n.children[-1:] == (c,) for n in members)}
     readable |= {o.stored for found in graph.options for o in found if o.stored >= 0}
@@ -163,10 +167,11 @@ def _cuts(graph: EGraph) -> Iterator[int]:
     for d in sorted({*candidates, *sat.roots}):
         for c, folded in graph.seen_from(d, stop):
             above[c].add((d, folded))
+    joined = Counter(next(iter(above[c]))[0] for c in candidates if len(above[c]) == 1)
     for c in candidates:
         (d, folded), *others = above[c] or {(-1, True)}
         larger = d not in stop or sat.free[c] != sat.free[d] or itemsize(sat.dtype[d]) > itemsize(sat.dtype[c])
-        if others or folded or larger:
+        if others or folded or larger or joined[d] > 1:
             yield c
 
 
