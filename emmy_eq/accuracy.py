@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from emmy_eq.ops import FLOATS, exact, monoids, ops
+from emmy_eq.ops import exact, ops
 from emmy_eq.rule import Rounding, Rule
-from emmy_eq.tensor_ir import Node, Program, Reduce, Scan
 from emmy_eq.text import table
 
 if TYPE_CHECKING:
@@ -28,18 +26,6 @@ _UNITS: Mapping[str, tuple[str, str]] = {
 }
 _STRICT = "Sums are added in order, one element after the other, products and sums rounded each: the bits of Tensor IR op by op."
 _OTHERS = "A float sum is added in the order of its kernel's schedule; run --check compares the error against float64 with eager's."
-
-
-def in_order(program: Program) -> Program:
-    """``program`` with its float sums and products, and their scans, taken in order (`emmy_eq.ops.Monoid`): what ``strict`` computes."""
-    return replace(program, nodes=tuple(_ordered(program, n) for n in program.nodes))
-
-
-def _ordered(program: Program, node: Node) -> Node:
-    name = f"serial_{node.op}" if isinstance(node, Reduce | Scan) else ""
-    if not isinstance(node, Reduce | Scan) or name not in monoids() or node.dtype not in FLOATS or 0 in program.nodes[node.arg].shape:
-        return node
-    return replace(node, op=name)
 
 
 def explain(compiled: Compiled) -> str:

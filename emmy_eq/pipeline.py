@@ -90,8 +90,8 @@ class Compiled:
 
     @stage
     def tensor_ir(self) -> tensors.Program:
-        from emmy_eq.accuracy import in_order
         from emmy_eq.lower import lower
+        from emmy_eq.strict import in_order
 
         program = lower(self.torch_ir)
         return in_order(program) if self.options.accuracy == "strict" else program

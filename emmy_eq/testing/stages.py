@@ -18,7 +18,6 @@ import torch
 
 from emmy_eq import evaluate, loop_ir, tensor_ir, torch_ir
 from emmy_eq import terms as tm
-from emmy_eq.accuracy import in_order
 from emmy_eq.arrays import to_numpy
 from emmy_eq.egraph import Saturated, saturate
 from emmy_eq.errors import Unsupported
@@ -29,6 +28,7 @@ from emmy_eq.lower import lower
 from emmy_eq.ops import FLOATS
 from emmy_eq.rule import Rule
 from emmy_eq.rules import active
+from emmy_eq.strict import in_order
 from emmy_eq.testing import kernels
 from emmy_eq.testing.compare import Allowed, allowed, same_bits, same_numbers
 from emmy_eq.to_terms import to_terms
