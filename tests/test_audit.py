@@ -19,6 +19,7 @@ from emmy_eq.lower.products import matmul
 from emmy_eq.rule import Equation, Rounding, Rule, rewrite, rule
 from emmy_eq.terms import TermProgram
 from emmy_eq.to_terms import to_terms
+from emmy_eq.torch_ir import capture_code
 from emmy_eq.verify.audit import audit
 from emmy_eq.verify.extractions import random_terms
 
@@ -152,3 +153,12 @@ def test_a_wrong_fused_form_of_a_renamed_read_is_caught() -> None:
     assert unrenamed is not again
     culprit = audit(saturate(replace(terms, equalities=((load, unrenamed),)), rules.active()))
     assert culprit is not None
+
+
+def test_products_of_magnitudes_are_no_alarm() -> None:
+    """The keyed order of residues knows no product: |a b| and |a| |b| stand for the same maximum."""
+    whole = "a=torch.randn(1,1); y=torch.atan2(a,a.abs()+.5).expand(2,6)@torch.randn(6,1)@torch.randn(1,1); "
+    parts = "y=torch.randn(2,1).expand(2,6)@torch.randn(6,1); "
+    for code in (whole, parts):
+        program = capture_code(code + "y/y.abs().amax(0,keepdim=True).clamp(min=.5)")
+        assert audit(saturate(to_terms(lower(program)), rules.active())) is None

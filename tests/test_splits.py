@@ -23,7 +23,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_keys_are_split_over_blocks(name: str) -> None:
     code, tiles = CASES[name]
-    made = Compiled(lambda: capture_code(code), Options(target="H200"))
+    made = Compiled(lambda: capture_code(code), Options(target="H200", place="fuse"))
     (kernel,) = made.kernel_ir
     assert kernel.grid[0] % tiles == 0
     assert kernel.grid[0] > tiles
@@ -34,7 +34,8 @@ def test_keys_are_split_over_blocks(name: str) -> None:
 
 
 def test_many_rows_keep_tiles_of_keys() -> None:
-    made = Compiled(lambda: capture_code(HEADS.format(h=4, kv=4, q=256, n=256, d=64) + "F.scaled_dot_product_attention(q,k,v)"), Options())
+    code = HEADS.format(h=4, kv=4, q=256, n=256, d=64) + "F.scaled_dot_product_attention(q,k,v)"
+    made = Compiled(lambda: capture_code(code), Options(place="fuse"))
     assert all(split.blocks == 1 for tile in made.tile_ir for _, split in tile.schedule.reduce)
 
 

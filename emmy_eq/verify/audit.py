@@ -48,17 +48,17 @@ def audit(saturated: Saturated, samples: int = 2, key: int = 0) -> Culprit | Non
         for node in saturated.classes[cls]:
             if node is chosen or expected.agrees(here.node(node, saturated.dtype[cls])):
                 continue
-            if _logs(saturated, first, chosen) == _logs(saturated, first, node):  # else a hash for a logarithm says nothing
+            if _hashed(saturated, first, chosen) == _hashed(saturated, first, node):  # else the field says nothing
                 return Culprit(cls, show(saturated, chosen), show(saturated, node))
     return None
 
 
-def _logs(saturated: Saturated, first: Mapping[int, ENode], node: ENode) -> set[int]:
-    """The classes that the term of ``node`` takes logarithms of."""
+def _hashed(saturated: Saturated, first: Mapping[int, ENode], node: ENode) -> set[int]:
+    """The classes whose logarithm or greatest magnitude the term of ``node`` takes: hashes, which know neither sums nor products."""
     seen, queue = set[int](), [node]
     found = set[int]()
     for n in queue:
-        if n.op == "log":
+        if n.op == "log" or (n.op == "reduce" and n.attr[0] == "max" and any(m.op == "abs" for m in saturated.classes[n.children[0]])):
             found.update(n.children)
         new = set(n.children) - seen
         seen |= new

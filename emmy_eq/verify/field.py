@@ -3,7 +3,7 @@ random draw refutes a false one with error at most degree/2^58 (Schwartz, Zippel
 
 p0 = 2 p1 + 1, p1 = 2 p2 + 1, p2 = 2 p3 + 1, all prime.  A float is a residue modulo each p.  exp(x) modulo p_i is
 4^(x mod p_(i+1)): 4 has order p_(i+1) there, hence exp(a + b) = exp(a) exp(b), and exponentials nest three deep.  Maximum
-and minimum follow a keyed total order, so they are a lattice, but know nothing of addition.  sqrt is x^((p+1)/4): a
+and minimum follow a keyed total order, so they are a lattice, but know nothing of addition; magnitudes multiply.  sqrt is x^((p+1)/4): a
 root of residues, and multiplicative.  Other functions are keyed hashes.  Integers and bools are themselves.
 """
 
@@ -204,8 +204,12 @@ def hashed(dtype: str, point: Any, key: int) -> Parts:
 
 
 def _order(part: Any, key: int) -> Any:
-    """The keyed order's rank of every residue modulo p0: -inf least, +inf greatest."""
-    rank = (mix(part, key_of("order", key)) >> np.uint64(1)) + np.uint64(1)
+    """The keyed order's rank of every residue modulo p0: -inf least, +inf greatest, squares above all others.
+
+    Of x and -x one is a square, since p0 = 3 mod 4; so |x| is that one, and |x y| is |x| |y|.
+    """
+    square = np.equal(_POW(part, (PRIMES[0] - 1) // 2, PRIMES[0]), 1)
+    rank = (mix(part, key_of("order", key)) >> np.uint64(2)) + np.where(square, np.uint64(1 << 62), np.uint64(1))
     rank = np.where(part == INFINITY, np.uint64((1 << 64) - 1), rank)
     return np.where(part == PRIMES[0] - INFINITY, np.uint64(0), rank)
 
