@@ -82,7 +82,7 @@ class Extractor:
             pending.append((option, weight, below))
 
         found = set(roots)
-        queue = list(roots)
+        queue = list(dict.fromkeys(roots))
         for c in queue:
             if c in stop and c not in roots:
                 push(c, None)

@@ -182,6 +182,9 @@ class _Operands:
     def new(self, *shape: int) -> str:
         return self._input(shape, dtype_name(self.x.value.dtype), self.draft.kind())
 
+    def finite(self, *shape: int) -> str:
+        return self._input(shape, dtype_name(self.x.value.dtype), "whole" if self.draft.special else self.draft.kind())
+
     def index(self, below: int, *shape: int) -> str:
         return self._input(shape, "i64", f"below {below}")
 

@@ -23,6 +23,9 @@ class Draw(Protocol):
     def new(self, *shape: int) -> str:
         """A value of the first operand's dtype."""
 
+    def finite(self, *shape: int) -> str:
+        """The same, without infinities and NaN."""
+
     def index(self, below: int, *shape: int) -> str:
         """Whole numbers from 0 to ``below`` - 1."""
 
@@ -73,12 +76,13 @@ def _gated(draw: Draw, x: str, shape: Shape) -> str:
 
 
 def _attention(draw: Draw, x: str, shape: Shape) -> str:
-    """With one of the masks that models have, or none; a row may be masked as a whole."""
-    keys = draw.extent()
-    k, v = draw.new(*shape[:-2], keys, shape[-1]), draw.new(*shape[:-2], keys, draw.extent())
+    """With one of the masks that models have, or none; a row may be masked as a whole: then the result is 0, and eager's is 0 * v."""
+    keys, form = draw.extent(), draw.integer(0, 7)
+    k = draw.new(*shape[:-2], keys, shape[-1])
+    v = (draw.finite if form in (0, 2, 3) else draw.new)(*shape[:-2], keys, draw.extent())
     scores, values = f"{x} @ {k}.transpose(-1, -2) * 0.2", f"{x}, {k}, {v}"
     at = f"torch.arange({shape[-2]})[:, None] - torch.arange({keys})"  # how far a key is behind its query
-    match draw.integer(0, 7):
+    match form:
         case 0:
             return f"F.scaled_dot_product_attention({values})"
         case 1:
@@ -97,13 +101,13 @@ def _attention(draw: Draw, x: str, shape: Shape) -> str:
 
 
 def _causal(draw: Draw, x: str, shape: Shape) -> str:
-    return f"F.scaled_dot_product_attention({x}, {draw.new(*shape)}, {draw.new(*shape)}, is_causal=True)"
+    return f"F.scaled_dot_product_attention({x}, {draw.new(*shape)}, {draw.finite(*shape)}, is_causal=True)"
 
 
 def _grouped(draw: Draw, x: str, shape: Shape) -> str:
     """Some query heads share a key head."""
     keys, heads = draw.extent(), draw.choice([h for h in range(1, shape[-3] + 1) if shape[-3] % h == 0])
-    k, v = (draw.new(*shape[:-3], heads, keys, shape[-1]) for _ in "kv")
+    k, v = (new(*shape[:-3], heads, keys, shape[-1]) for new in (draw.new, draw.finite))
     return f"F.scaled_dot_product_attention({x}, {k}, {v}, enable_gqa=True)"
 
 

@@ -168,8 +168,9 @@ class Residue(Val):
         return bool(self.dtype == dtype)
 
     def agrees(self, other: Residue) -> bool:
-        """Whether both are the same function, as far as both know (an exponential knows one prime less)."""
-        return self.dtype == other.dtype and all(bool(np.all(np.equal(a, b))) for a, b in zip(self.parts, other.parts, strict=False))
+        """Whether both are the same function modulo the first prime.  The others serve as exponents, and a root takes its sign modulo
+        each by itself: that of a square is one of the magnitude's two roots there."""
+        return self.dtype == other.dtype and bool(np.all(np.equal(self.parts[0], other.parts[0])))
 
 
 def constant(dtype: str, bits_: int, space: Space) -> Parts:
