@@ -21,7 +21,7 @@ from emmy_eq.text import table
 def run(workloads: Sequence[Workload], target: str, file: Path) -> None:
     """Append a record a workload: the kernels of its plans, alone and together."""
     tasks = [Task(w.name, ("auto",) if "block" in w.name else ("auto", "fuse", "cut")) for w in workloads]
-    for record in measure(named, tasks, target, {}):
+    for record in measure(named, tasks, target):
         print(f"  {record['program']}: {len(record['kernels'])} kernels", file=sys.stderr, flush=True)
         with file.open("a") as out:
             out.write(json.dumps(record) + "\n")

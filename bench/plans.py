@@ -1,16 +1,19 @@
 """Plans of one program side by side: made in other processes, checked against float64, timed whole and kernel by kernel.
 
 A record is one JSON object: a program, its plans (the seams pinned, kernels by identity, microseconds, error against float64) and the
-kernels (schedule row, microseconds alone, Loop IR).  Lines of one program and target add up, so that later runs add plans to it.
+kernels (schedule row, microseconds alone, Loop IR).  Lines of one program and target add up.  ``tuned``: the kernels that a search with
+the program's measured times chose last.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from multiprocessing import get_context
 from os import cpu_count
@@ -23,11 +26,17 @@ import emmy_eq
 from bench.compare import in_float64, relative_error
 from bench.workloads import Workload
 from emmy_eq import loop_ir
+from emmy_eq.codegen.cuda import source
+from emmy_eq.codegen.families import schedules
+from emmy_eq.codegen.kernel_ir import Kernel
+from emmy_eq.codegen.lower import lower
 from emmy_eq.codegen.nvrtc import compile_cubin
 from emmy_eq.codegen.runtime import Executable, Launch, Program
-from emmy_eq.errors import EmmyError
+from emmy_eq.codegen.tile_ir import to_tile
+from emmy_eq.errors import EmmyError, Unsupported
 from emmy_eq.extract.front import front
-from emmy_eq.extract.plan import Plan, search
+from emmy_eq.extract.plan import Plan
+from emmy_eq.extract.targets import Target
 from emmy_eq.extract.targets import target as target_named
 from emmy_eq.ops import itemsize
 from emmy_eq.options import parse_place
@@ -37,9 +46,19 @@ from emmy_eq.torch_ir import capture, torch_dtype
 
 Record = dict[str, Any]
 LARGE = 4 << 30  # bytes of what a plan stores, from which it is not run
-SLOW = 0.05  # modelled seconds from which a plan is not run
+SLOWEST = 30  # times the best plan of a program by the model, from which a plan is not run
 LONG = 4000  # lines of a kernel's CUDA from which NVRTC takes minutes
 EAGER_FACTOR = 8.0  # a plan's error beside eager's, from which its time does not count
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Of ``loops``, under schedule row ``row``."""
+
+    loops: loop_ir.Kernel
+    row: str
+    kernel: Kernel
+    cubin: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +78,28 @@ class Made:
         return tuple(loop_ir.identity(k) for k in self.loops.kernels)
 
 
-def make(
-    find: Callable[[str], Workload], name: str, target: str, places: Sequence[str], more: int, times: Mapping[str, float]
-) -> list[Made]:
-    """The plans of workload ``name`` at ``places`` and ``more`` of their front, each once; or the one chosen with measured ``times``."""
-    workload = find(name)
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A workload, the places of its plans, and how many of the front's; or measured ``times`` to plan with.  ``rounds``: so often it is
+    planned again with what was measured, until nothing new comes up."""
+
+    name: str
+    places: tuple[str, ...] = ()
+    more: int = 0
+    rounds: int = 0
+    times: Mapping[str, float] | None = None
+
+
+def make(find: Callable[[str], Workload], target: str, task: Task) -> list[Made]:
+    """The plans of ``task``, each once."""
+    workload = find(task.name)
     inputs = tuple(spec.blank() for spec in workload.inputs)
     first = emmy_eq.compile(workload.skeleton(), inputs, target=target)
-    if times:
-        programs = [("tuned", planned(first, search(first.egraph, first.target, times=times)))]
+    if task.times is not None:
+        programs = [("tuned", first.timed(task.times))]
     else:
-        programs = [(place, first.placed(parse_place(place))) for place in places]
-        others = front(first.egraph, first.target, most=more) if more else []
+        programs = [(place, first.placed(parse_place(place))) for place in task.places]
+        others = front(first.egraph, first.target, most=task.more) if task.more else []
         programs += [("front", planned(first, replace(first.plan, kernels=c.kernels))) for c in others]
     found: dict[tuple[str, ...], list[tuple[str, Compiled]]] = {}
     for place, program in programs:
@@ -78,7 +107,9 @@ def make(
             found.setdefault(tuple(loop_ir.identity(k) for k in program.loop_ir.kernels), []).append((place, program))
         except EmmyError:
             continue  # no plan has these pins
-    return [_made(tuple(place for place, _ in same), same[0][1]) for same in found.values()]
+    best = min((same[0][1].plan.seconds for same in found.values()), default=0.0)
+    code: dict[str, Code] = {}
+    return [_made(tuple(place for place, _ in same), same[0][1], SLOWEST * best, code) for same in found.values()]
 
 
 def planned(compiled: Compiled, plan: Plan) -> Compiled:
@@ -88,25 +119,36 @@ def planned(compiled: Compiled, plan: Plan) -> Compiled:
     return made
 
 
-def _made(places: tuple[str, ...], program: Compiled) -> Made:
+def _made(places: tuple[str, ...], program: Compiled, limit: float, code: dict[str, Code]) -> Made:
+    """``limit``: modelled seconds from which it is not run; ``code``: what was made for other plans, by kernel identity."""
     plan, loops = program.plan, program.loop_ir
     results = {r.name for r in plan.results}
     stored = tuple(sorted(o.buffer for k in plan.kernels for o in k.outputs if o.buffer not in results))
-    if plan.seconds > SLOW:
-        return Made(places, stored, loops, (), (), plan.seconds, f"not run: the model expects {plan.seconds * 1e3:.0f} ms")
+    refused = partial(Made, places, stored, loops, (), (), plan.seconds)
+    if plan.seconds > limit:
+        return refused(f"not run: the model expects {plan.seconds * 1e6:.0f} us, {SLOWEST} times the best")
     size = sum(prod(b.shape) * itemsize(b.dtype) for b in loops.temps)
     if size > LARGE:
-        return Made(places, stored, loops, (), (), plan.seconds, f"not run: it stores {size >> 30} GiB")
+        return refused(f"not run: it stores {size >> 30} GiB")
     try:
-        lines = max(text.count("\n") for text in program.cuda)
-        if lines > LONG:
-            return Made(places, stored, loops, (), (), plan.seconds, f"not run: a kernel of {lines} lines")
-        cubins = {k.name: compile_cubin(text, program.target.arch) for k, text in zip(program.kernel_ir, program.cuda, strict=True)}
+        of = [_code(k, program.target, code) for k in loops.kernels]
     except EmmyError as error:
-        return Made(places, stored, loops, (), (), plan.seconds, str(error))
-    code, rows = {k.name: k for k in program.kernel_ir}, {t.name: str(t.schedule) for t in program.tile_ir}
-    launches = tuple(Launch(code[kernel.name], cubins[kernel.name], arguments) for kernel, arguments in program.calls)
-    return Made(places, stored, loops, tuple(rows[kernel.name] for kernel, _ in program.calls), launches, plan.seconds)
+        return refused(str(error))
+    launches = tuple(Launch(c.kernel, c.cubin, loop_ir.match(c.loops, k)) for c, k in zip(of, loops.kernels, strict=True))
+    return Made(places, stored, loops, tuple(c.row for c in of), launches, plan.seconds)
+
+
+def _code(kernel: loop_ir.Kernel, target: Target, known: dict[str, Code]) -> Code:
+    """Under the default row.  Raises `Unsupported` where NVRTC would take minutes."""
+    identity = loop_ir.identity(kernel)
+    if identity not in known:
+        row = schedules(kernel, target)[0]
+        lowered = lower(to_tile(kernel, row), target)
+        text = source(lowered, target)
+        if (lines := text.count("\n")) > LONG:
+            raise Unsupported(kernel.name, f"not run: a kernel of {lines} lines")
+        known[identity] = Code(kernel, str(row), lowered, compile_cubin(text, target.arch))
+    return known[identity]
 
 
 def measured(workload: Workload, plans: Sequence[Made], target: str, known: Record | None = None) -> Record:
@@ -161,34 +203,42 @@ def _values(b: loop_ir.Buffer, x: torch.Tensor | None) -> torch.Tensor:
     return torch.zeros(b.shape, dtype=dtype, device="cuda")
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A workload, the places of its plans, how many of the front's, and measured times to plan with."""
-
-    name: str
-    places: tuple[str, ...]
-    more: int = 0
-    times: Mapping[str, float] | None = None
-
-
-def measure(find: Callable[[str], Workload], tasks: Sequence[Task], target: str, known: Mapping[str, Record]) -> Iterator[Record]:
-    """Records in the order of ``tasks``; code is made by a process a core while the GPU measures.  ``find``: a module's function."""
-    with ProcessPoolExecutor(max(1, (cpu_count() or 2) - 1), get_context("spawn")) as pool:
-        made = [pool.submit(make, find, t.name, target, t.places, t.more, t.times or {}) for t in tasks]
-        for task, future in zip(tasks, made, strict=True):
-            before = known.get(task.name)
-            seen = {tuple(p["kernels"]) for p in before["plans"]} if before is not None else set()
-            try:
-                plans = [p for p in future.result() if p.kernels not in seen]
-                with torch.no_grad():
-                    record = measured(find(task.name), plans, target, before) if plans else None
-            except Exception as error:  # one point's fault costs that point alone
-                print(f"  {task.name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-                continue
-            finally:
-                torch.cuda.empty_cache()
-            if record is not None:
+def measure(find: Callable[[str], Workload], tasks: Sequence[Task], target: str) -> Iterator[Record]:
+    """Records as they come; code is made by a process a core while the GPU measures.  ``find``: a module's function."""
+    processes = max(1, (cpu_count() or 2) - 1)
+    waiting, known = deque(tasks), dict[str, Record]()
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        running: dict[Future[list[Made]], Task] = {}
+        while waiting or running:
+            while waiting and len(running) < 2 * processes:
+                task = waiting.popleft()
+                running[pool.submit(make, find, target, task)] = task
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                task = running.pop(future)
+                try:
+                    record = _record(find(task.name), task, future.result(), target, known.get(task.name))
+                except Exception as error:  # one point's fault costs that point alone
+                    print(f"  {task.name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+                    continue
+                finally:
+                    torch.cuda.empty_cache()
+                known[task.name] = merged([*([known[task.name]] if task.name in known else ()), record])[task.name]
+                if task.rounds and record["plans"]:
+                    waiting.appendleft(Task(task.name, rounds=task.rounds - 1, times=times_of(known[task.name])))
                 yield record
+
+
+def _record(workload: Workload, task: Task, made: Sequence[Made], target: str, known: Record | None) -> Record:
+    seen = {tuple(p["kernels"]) for p in known["plans"]} if known is not None else set()
+    with torch.no_grad():
+        record = measured(workload, [p for p in made if p.kernels not in seen], target, known)
+    return record if task.times is None else record | {"tuned": list(made[0].kernels)}
+
+
+def times_of(record: Record) -> dict[str, float]:
+    """Seconds by kernel identity."""
+    return {identity: k["us"] * 1e-6 for identity, k in record["kernels"].items() if k["us"] is not None}
 
 
 def read(path: Path) -> dict[str, Record]:
@@ -203,5 +253,6 @@ def merged(records: Iterable[Record]) -> dict[str, Record]:
             found[r["program"]] = r
             continue
         old = found[r["program"]]
-        found[r["program"]] = old | {"plans": [*old["plans"], *r["plans"]], "kernels": r["kernels"] | old["kernels"]}
+        both: Record = {"plans": [*old["plans"], *r["plans"]], "kernels": r["kernels"] | old["kernels"]}
+        found[r["program"]] = old | r | both
     return found

@@ -1,8 +1,9 @@
 """``python -m bench.sweep [NAMES] [--json FILE]``: fuse against cut along sizes; does the model choose the plan that is faster?
 
 Programs: a product of three matrices, a norm before a product, softmax before a product, and a gated MLP.  Every point is measured at
-``--place fuse``, ``cut``, what the search chooses, with the natural seam stored, and at the next best plans; then it is searched
-again with the measured times until nothing new comes up.  ``--read FILE`` compares today's choices with the times of such a file.
+``--place fuse``, ``cut``, what the search chooses, with the natural seam stored, and at the next best plans; then it is tuned: searched
+again with its kernels' measured times until nothing new comes up.  Kernels have their default rows.  ``--read FILE`` compares today's
+choices, and those after tuning, with the times of such a file.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import torch
@@ -25,11 +25,10 @@ from bench.__main__ import device_target
 from bench.plans import Record, Task, measure, merged, read
 from bench.workloads import In, Workload, bf16, chain, f32, norm_linear, swiglu
 from emmy_eq import loop_ir
-from emmy_eq.extract.plan import search
 from emmy_eq.text import table
 
-TIE = 1.05  # plans within this factor of the fastest one are as good
-TUNINGS = 3  # searches with measured times
+TIE = 1.03  # plans within this factor of the fastest one are as good: the same plan's times differ as much from run to run
+TUNINGS = 8  # searches with measured times, at most
 
 
 def softmax_v(scores: Tensor, v: Tensor) -> Tensor:
@@ -105,9 +104,8 @@ def points(held_out: bool) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a search chose at a point; ``us``: measured, None where a kernel of that plan was not; ``best``: of all measured plans."""
+    """A plan chosen at a point; ``us``: measured, None where a kernel of it was not; ``best``: of all measured plans."""
 
-    name: str
     stored: tuple[str, ...]
     us: float | None
     best: float
@@ -117,56 +115,60 @@ class Choice:
     def agrees(self) -> bool:
         return self.us is not None and self.us <= TIE * self.best
 
+    @property
+    def tie(self) -> bool:
+        """It agrees, and another plan was measured to be faster."""
+        return self.agrees and self.us != self.best
 
-def choice(record: Record, times: Mapping[str, float] | None = None) -> Choice:
-    """Of today's model, or with measured ``times``, against the times of ``record``."""
+
+def choice(record: Record) -> Choice:
+    """Of today's model, against the times of ``record``."""
     workload = point(record["program"])
-    inputs = tuple(spec.blank() for spec in workload.inputs)
-    compiled = emmy_eq.compile(workload.function("cpu"), inputs, target=record["target"])
-    plan = compiled.plan if times is None else search(compiled.egraph, compiled.target, times=times)
-    kernels = [loop_ir.identity(k.loops) for k in plan.kernels]
-    timed = [p for p in record["plans"] if p["us"] is not None]
-    best = min(timed, key=lambda p: p["us"])
-    mine = next((p["us"] for p in timed if p["kernels"] == kernels), None)
-    if mine is None and all(k in record["kernels"] for k in kernels):
-        mine = sum(record["kernels"][k]["us"] for k in kernels)
+    plan = emmy_eq.compile(workload.function("cpu"), tuple(spec.blank() for spec in workload.inputs), target=record["target"]).plan
     results = {r.name for r in plan.results}
     stored = tuple(o.buffer for k in plan.kernels for o in k.outputs if o.buffer not in results)
-    return Choice(record["program"], stored, mine, best["us"], tuple(best["stored"]))
+    return _chosen(record, [loop_ir.identity(k.loops) for k in plan.kernels], stored)
 
 
-def times_of(records: Mapping[str, Record]) -> dict[str, float]:
-    """Seconds by kernel identity, the median where several programs have the kernel."""
-    found: dict[str, list[float]] = {}
-    for r in records.values():
-        for identity, k in r["kernels"].items():
-            if k["us"] is not None:
-                found.setdefault(identity, []).append(k["us"] * 1e-6)
-    return {identity: median(times) for identity, times in found.items()}
+def tuned(record: Record) -> Choice:
+    """After tuning, as ``record`` has it."""
+    kernels = record.get("tuned", [])
+    return _chosen(record, kernels, next((tuple(p["stored"]) for p in record["plans"] if p["kernels"] == kernels), ()))
+
+
+def _chosen(record: Record, kernels: list[str], stored: tuple[str, ...]) -> Choice:
+    timed = [p for p in record["plans"] if p["us"] is not None]
+    best = min(timed, key=lambda p: p["us"])
+    us = next((p["us"] for p in timed if p["kernels"] == kernels), None)
+    if us is None and kernels and all(k in record["kernels"] for k in kernels):
+        us = sum(record["kernels"][k]["us"] for k in kernels)
+    return Choice(stored, us, best["us"], tuple(best["stored"]))
 
 
 def report(records: Mapping[str, Record]) -> str:
-    """A line a point where the model's choice is not the fastest; the share of agreement by family, by model and with measured times."""
-    times = times_of(records)
-    pairs = {name: (choice(r), choice(r, times)) for name, r in records.items()}
+    """A line a point where the model's choice is not the fastest; the share of agreement by family, by model and after tuning."""
+    pairs = {name: (choice(r), tuned(r)) for name, r in records.items()}
     off = [
-        [c.name, _words(c.stored), _us(c.us), _words(c.best_stored), _us(c.best), _us(t.us)]
-        for c, t in pairs.values()
+        [name, _words(c.stored), _us(c.us), _words(c.best_stored), _us(c.best), _words(t.stored), _us(t.us)]
+        for name, (c, t) in pairs.items()
         if not (c.agrees and t.agrees)
     ]
     groups = {name: [n for n in pairs if n.startswith(name)] for name in families()}
     groups["fitted sizes"], groups["held out"] = ([n for n in points(held) if n in pairs] for held in (False, True))
     groups["all"] = list(pairs)
     shares = [[group, str(len(names)), *_shares([pairs[n] for n in names])] for group, names in groups.items() if names]
-    head = ["point", "the model stores", "us", "the fastest stores", "us", "us with measured times"]
+    head = ["point", "the model stores", "us", "the fastest stores", "us", "after tuning", "us"]
     parts = [table(head, off)] if off else []
-    parts.append(table(["points", "", "the model chose the fastest", "with measured times"], shares))
-    return "\n\n".join(parts) + f"\n\nfastest: within {100 * (TIE - 1):.0f} % of the fastest plan that was measured"
+    parts.append(table(["points", "", "the model chose the fastest", "ties", "after tuning", "ties"], shares))
+    return "\n\n".join(parts) + f"\n\nfastest: within {100 * (TIE - 1):.0f} % of the fastest plan that was measured; a tie is not that plan"
 
 
 def _shares(pairs: Sequence[tuple[Choice, ...]]) -> list[str]:
-    counts = [sum(c.agrees for c in column) for column in zip(*pairs, strict=True)]
-    return [f"{n} ({100 * n / len(pairs):.0f} %)" for n in counts]
+    found = []
+    for column in zip(*pairs, strict=True):
+        n = sum(c.agrees for c in column)
+        found += [f"{n} ({100 * n / len(pairs):.0f} %)", str(sum(c.tie for c in column))]
+    return found
 
 
 def _words(stored: Sequence[str]) -> str:
@@ -199,30 +201,19 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def without_code(record: Record) -> Record:
-    """Kernels are told apart by identity: the file needs no Loop IR."""
-    return record | {"kernels": {i: {n: v for n, v in k.items() if n != "loops"} for i, k in record["kernels"].items()}}
-
-
 def run(names: Sequence[str], target: str, file: Path | None) -> dict[str, Record]:
     """Measure the plans of all points, then what searches with the measured times choose."""
-    known: dict[str, Record] = {}
-    first = [Task(name, ("auto", "fuse", "cut", f"{families()[name.rsplit('_', 2)[0]].seam}=cut"), 4) for name in names]
-    for n in range(1 + TUNINGS):
-        times = times_of(known)
-        tasks = first if n == 0 else [Task(name, ("auto",), times=times) for name in names]
-        found = []
-        for record in measure(point, tasks, target, known):
-            found.append(record)
-            line = ", ".join(f"{p['us']} us at {'+'.join(p['places'])}" for p in record["plans"])
-            print(f"  {record['program']}: {line}", file=sys.stderr, flush=True)
-            if file is not None:
-                with file.open("a") as out:
-                    out.write(json.dumps(without_code(record)) + "\n")
-        if not found:
-            break
-        known = merged([*known.values(), *found])
-    return known
+    places = {name: ("auto", "fuse", "cut", f"{f.seam}=cut") for name, f in families().items()}
+    tasks = [Task(name, places[name.rsplit("_", 2)[0]], 4, TUNINGS) for name in names]
+    found = []
+    for record in measure(point, tasks, target):
+        found.append(record)
+        line = ", ".join(f"{p['us']} us at {'+'.join(p['places'])}" for p in record["plans"]) or "tuned"
+        print(f"  {record['program']}: {line}", file=sys.stderr, flush=True)
+        if file is not None:
+            with file.open("a") as out:
+                out.write(json.dumps(record) + "\n")
+    return merged(found)
 
 
 if __name__ == "__main__":

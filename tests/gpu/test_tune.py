@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import emmy_eq
 from emmy_eq.codegen.tune import tune
+from emmy_eq.codegen.tune.session import GPU
+from emmy_eq.codegen.tune.watchdog import LocalWorker
 from emmy_eq.extract.store import Store
 from emmy_eq.extract.targets import Target, targets
 from emmy_eq.loop_ir import Kernel
@@ -52,6 +59,58 @@ def test_a_faulting_and_an_endless_kernel_do_not_stop_it(tmp_path: Path, monkeyp
         assert [m.outcome for m in store.all()] == ["passed", "fault", "hang", "passed", "passed"]
 
 
+CLI = [sys.executable, "-m", "emmy_eq", "tune", "-c", "torch.softmax(torch.randn(512, 3000), -1)", "--rows", "40"]
+
+
+def test_a_killed_run_loses_no_row_and_the_next_goes_on(tmp_path: Path) -> None:
+    """``kill -9`` at the first rows, then at the fourth row of the run that goes on."""
+    path = tmp_path / "t.sqlite"
+    said: list[str] = []
+    for rows in (2, 4):
+        run = subprocess.Popen(
+            CLI, env=os.environ | {"EMMY_EQ_STORE": str(path)}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        )
+        assert run.stderr is not None
+        found = []
+        for line in run.stderr:
+            found += [line.split("  ")[-1].strip()] if "/40  " in line else []
+            if len(found) == rows:
+                break
+        run.send_signal(signal.SIGKILL)
+        found += [line.split("  ")[-1].strip() for line in run.stderr.read().splitlines() if "/40  " in line]
+        run.wait()
+        run.stderr.close()
+        said += found
+        with Store(path) as store:
+            assert set(said) <= {m.key.schedule for m in store.all()}
+    assert len(set(said)) == len(said) >= 6  # none was measured twice
+
+
+class Counted(LocalWorker):
+    """``asked``: how many rows it was asked to measure."""
+
+    def __init__(self, device: int) -> None:
+        super().__init__(GPU, device)
+        self.asked = 0
+
+    def ask(self, question: dict[str, Any], seconds: float) -> dict[str, Any]:
+        self.asked += "measure" in question
+        return super().ask(question, seconds)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there is one CUDA device")
+def test_rows_are_shared_out_among_two_devices(tmp_path: Path) -> None:
+    workers = [Counted(0), Counted(1)]
+    kernels = (rmsnorm(512, 2304), softmax(512, 3000))
+    done = tune(kernels, here(), tmp_path / "t.sqlite", rows=6, workers=workers).kernels
+    assert [k.marks for k in done] == [(), ()]
+    assert min(w.asked for w in workers) >= 3
+    assert sum(w.asked for w in workers) == sum(k.measured for k in done) == 12
+    with Store(tmp_path / "t.sqlite") as store:
+        assert len({m.key for m in store.all()}) == 12
+        assert {m.outcome for m in store.all()} == {"passed"}
+
+
 LARGE = {
     "rmsnorm": rmsnorm(512, 2304),
     "matmul": matmul(512, 768, 640),
@@ -63,6 +122,7 @@ LARGE = {
 
 @pytest.mark.parametrize("kernels", [all_samples(), LARGE], ids=["small", "large"])
 def test_every_row_that_the_families_propose_is_right(kernels: dict[str, Kernel], tmp_path: Path) -> None:
-    done = tune(tuple(kernels.values()), here(), tmp_path / "t.sqlite", rows=4)
+    # Times do not matter here, so that several workers share the device.
+    done = tune(tuple(kernels.values()), here(), tmp_path / "t.sqlite", rows=4, workers=[LocalWorker(GPU, 0) for _ in range(6)])
     assert [(k.kernel, m.key.schedule, m.outcome, m.note, m.error) for k in done.kernels for m in k.marks] == []
     assert [k.kernel for k in done.kernels if k.best is None] == []
