@@ -24,6 +24,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--read", type=Path, metavar="FILE", help="print the table of such a file and stop")
     parser.add_argument("--kernels", type=Path, metavar="FILE", help="append the times of every kernel, with its Loop IR, and stop")
     parser.add_argument("--model-error", type=Path, metavar="FILE", help="today's cost model against the times of such a file, and stop")
+    parser.add_argument("--calibration", type=Path, metavar="FILE", help="--model-error: a targets.json of `emmy-eq targets calibrate`")
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     options = parser.parse_args(argv)
     chosen = select(options.names)
@@ -39,7 +40,8 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     if options.model_error is not None:
         names = {w.name for w in chosen}
-        print(model.report({name: r for name, r in plans.read(options.model_error).items() if name in names}))
+        records = {name: r for name, r in plans.read(options.model_error).items() if name in names}
+        print(model.report(records, options.calibration))
         return 0
     if not torch.cuda.is_available():
         print(f"skipped: no CUDA device here (torch {torch.__version__}); nothing was timed")

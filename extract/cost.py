@@ -26,9 +26,6 @@ SPLIT_FROM = 1 << 15  # elements of a fold that is split over blocks
 RESIDENT = 1024  # threads an SM needs to be busy
 IN_L2 = 0.8  # of the L2 cache that data may fill and still be found there
 SECTOR = 32  # bytes that one element costs where neighbouring threads read it far apart
-UNHIDDEN = 0.25  # share of the work on the other units that the busiest one does not hide
-PASS_SECONDS = 0.25e-6  # that a fold waits for its first elements and its last
-ROWS_STEP = 0.5e-6  # of a step of a fold that stands before a product in the same kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +46,10 @@ class Cost:
 
 def cost(kernel: Kernel, target: Target) -> Cost:
     """Modelled cost of ``kernel`` on ``target``."""
-    w = Work(kernel)
+    return cost_of(Work(kernel), target)
+
+
+def cost_of(w: Work, target: Target) -> Cost:
     if any(p.around for p in w.passes):
         outer = max((p for p in w.passes if not p.around and p.products), key=lambda p: w.points(p.bound), default=None)
         return _Nested(w, target, outer).cost() if outer is not None else _Untiled(w, target).cost()
@@ -126,7 +126,7 @@ class _Kernel:
         }
         # DRAM and L2 carry one stream, so the slower of them is all of it.
         units = [max(roofs["DRAM"], roofs["L2"]), arithmetic, special]
-        seconds = t.launch_seconds + waiting + (max(units) + (sum(units) - max(units)) * UNHIDDEN) * idle
+        seconds = t.launch_seconds + waiting + (max(units) + (sum(units) - max(units)) * t.fitted["unhidden"]) * idle
         return Cost(seconds, bytes_, round(l2), self.flops(), max(roofs, key=lambda name: roofs[name]), seconds)
 
     def flops(self) -> dict[str, int]:
@@ -190,7 +190,7 @@ class _Rows(_Kernel):
         issue += sum(2 * w.points(x.axes) for p in w.passes for x in p.products) / t.flops["fma"]
         split = len(w.passes) == 1 and w.points(self.main) > SPLIT_FROM
         threads = max(self.blocks * max(self.threads, ROW_THREADS), t.sms * RESIDENT * split)
-        return self.settled(issue, special, PASS_SECONDS * max(1, len(w.passes)), max(1.0, t.sms * ROW_THREADS / threads))
+        return self.settled(issue, special, t.fitted["pass"] * max(1, len(w.passes)), max(1.0, t.sms * ROW_THREADS / threads))
 
 
 class _Tiled(_Kernel):
@@ -213,7 +213,8 @@ class _Tiled(_Kernel):
     def cost(self) -> Cost:
         loaded = all(x.loaded for x in self.at.products)
         unit = unit_of(self.t, self.main.dtype, loaded and len(self.w.passes) == 1)
-        return min((self.tiled(unit, tile, unit.latency if loaded else unit.computed) for tile in unit.tiles), key=lambda c: c.seconds)
+        latency = unit.constant(self.t, "latency" if loaded else "computed")
+        return min((self.tiled(unit, tile, latency) for tile in unit.tiles), key=lambda c: c.seconds)
 
     def tiled(self, unit: Unit, tile: Tile, latency: float) -> Cost:
         w, t = self.w, self.t
@@ -227,10 +228,14 @@ class _Tiled(_Kernel):
             beside=max(issue, special) * t.sms / (self.blocks * steps),
         )
         others = [p for p in w.passes if p is not self.at]
-        parts = splits(unit, steps) if not others else [(1, 0.0)]
+        parts = splits(unit, t, steps) if not others else [(1, 0.0)]
         product = min(work.seconds(t, unit, tile, self.blocks * n, ceil(steps / n)) + join for n, join in parts)
         # A fold before the product goes through the same steps with nothing to hide its loads.
-        before = sum(ceil(w.points(p.bound) / tile.step) for p in others) * ROWS_STEP * max(1.0, tile.m * tile.step / tile.threads / LANE)
+        before = (
+            sum(ceil(w.points(p.bound) / tile.step) for p in others)
+            * t.fitted["before"]
+            * max(1.0, tile.m * tile.step / tile.threads / LANE)
+        )
         return self.settled(product, special, before * ceil(self.blocks / (2 * t.sms)))
 
 
@@ -266,7 +271,7 @@ class _Nested(_Kernel):
             products = walk.seconds(t, shape)
         issue, special = self.ordinary()
         kept = 1 - self.outer.products[0].skipped
-        return self.settled((products + issue) * kept, special * kept, PASS_SECONDS)
+        return self.settled((products + issue) * kept, special * kept, t.fitted["pass"])
 
     def flat(self, walk: Walk) -> Cost:
         """Of few rows: keys are read as a matrix-vector product reads, by as many blocks as fill the machine (flash-decoding)."""
@@ -274,7 +279,7 @@ class _Nested(_Kernel):
         issue, special = self.ordinary()
         issue += sum(2 * self.w.points(x.axes) for p in self.w.passes for x in p.products) / self.t.flops["fma"]
         threads = self.blocks * max(THREADS, walk.keys)
-        return self.settled(issue, special, 2 * PASS_SECONDS, max(1.0, self.t.sms * RESIDENT / threads))
+        return self.settled(issue, special, 2 * self.t.fitted["pass"], max(1.0, self.t.sms * RESIDENT / threads))
 
     @property
     def matrix(self) -> bool:
@@ -293,4 +298,4 @@ class _Untiled(_Kernel):
         w, t = self.w, self.t
         issue, special = self.ordinary()
         issue += sum(2 * w.points(x.axes) * self.times(x.axes) for p in w.passes for x in p.products) / t.flops["fma"]
-        return self.settled(issue, special, PASS_SECONDS * len(w.passes), max(1.0, t.sms * RESIDENT / w.points(w.parallel)))
+        return self.settled(issue, special, t.fitted["pass"] * len(w.passes), max(1.0, t.sms * RESIDENT / w.points(w.parallel)))

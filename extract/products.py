@@ -1,7 +1,7 @@
 """How long sums of products take on each unit: the tiles that schedule families make of them, and what a step of each takes.
 
-A new way to multiply is one row of `units`.  Shares and seconds are fitted to kernels measured on an H200 (`python -m bench.sweep`,
-`python -m bench --kernels`); they describe code generation, not a shape.
+A new way to multiply is one row of `units`.  Tiles' shares are of kernels measured on an H200; what scales them, and seconds, is in
+`emmy_eq.extract.fitted`.  They describe code generation, not a shape.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """``latency``: seconds of a step of a block alone, at least, and where an operand is computed from what memory holds (``computed``);
-    ``result``: of storing a thread's result; ``parts``: over how many blocks a fold is split; ``join`` and ``part``: of adding up the
-    parts; ``inside``: whether products inside another fold run here too."""
+    """``kind``: before the unit's constants in `emmy_eq.extract.fitted`: ``share`` (what tiles' shares are multiplied by), ``latency``
+    (seconds of a step of a block alone, at least, or ``computed`` where an operand is computed from what memory holds), ``result`` (of
+    storing a thread's result), ``join`` and ``part`` (of adding up the parts of a fold that is split over blocks).
+    ``parts``: over how many; ``blocks``: of an SM, at most: what shared memory has room for."""
 
     name: str
+    kind: str
     tiles: tuple[Tile, ...]
-    latency: float
-    computed: float
-    result: float
     parts: tuple[int, ...]
-    join: float
-    part: float
-    blocks: int  # of an SM, at most: what shared memory has room for
+    blocks: int
+
+    def constant(self, target: Target, name: str) -> float:
+        return target.fitted[f"{self.kind}.{name}"]
 
     def rate(self, target: Target, dtype: str) -> float:
         """Flops a second of products of operands of ``dtype``: as measured on this device, else of what is published."""
@@ -75,10 +75,9 @@ WGMMA = (
 @cache
 def units() -> dict[str, Unit]:
     """By the names that `Target.contraction_units` has; and ``wgmma``, which takes tensors of 16-bit values as they lie in memory."""
-    parts = (1, 2, 4, 8, 16)
-    fma = [Unit(n, FMA, 0.6e-6, 0.6e-6, 0.02e-6, parts, 4e-6, 0.3e-6, 8) for n in ("fma", "fma_f64")]
-    mma = [Unit(n, MMA, 0.21e-6, 0.45e-6, 0.04e-6, (1, 2, 3, 4, 6, 8), 1.5e-6, 0.2e-6, 2) for n in ("f16", "bf16", "tf32", "tf32x3")]
-    wgmma = Unit("wgmma", WGMMA, 0.2e-6, 0.2e-6, 0.02e-6, (1, 2, 4), 1.5e-6, 0.2e-6, 2)
+    fma = [Unit(n, "fma", FMA, (1, 2, 4, 8, 16), 8) for n in ("fma", "fma_f64")]
+    mma = [Unit(n, "mma", MMA, (1, 2, 3, 4, 6, 8), 2) for n in ("f16", "bf16", "tf32", "tf32x3")]
+    wgmma = Unit("wgmma", "wgmma", WGMMA, (1, 2, 4), 2)
     return {u.name: u for u in (*fma, *mma, wgmma)}
 
 
@@ -111,17 +110,18 @@ class Steps:
         waves = blocks / (target.sms * held)
         results = tile.m * tile.n * self.sums
         full = min(1.0, held * tile.threads / WARP / FULL_WARPS)
-        busy = 2 * results * tile.step * target.sms / (self.rate * tile.share * full)
+        busy = 2 * results * tile.step * target.sms / (self.rate * tile.share * unit.constant(target, "share") * full)
         spilled = 4.0 if results > SPILLS * tile.threads else 1.0
         step = max(self.latency, held * (busy * spilled + self.beside))
-        return (ceil(waves) if waves < 4 else waves) * (steps * step + results / tile.threads * unit.result)
+        return (ceil(waves) if waves < 4 else waves) * (steps * step + results / tile.threads * unit.constant(target, "result"))
 
 
-def splits(unit: Unit, steps: int) -> Iterator[tuple[int, float]]:
+def splits(unit: Unit, target: Target, steps: int) -> Iterator[tuple[int, float]]:
     """Parts that a fold of ``steps`` is split into, each with the seconds of adding them up."""
+    join, part = unit.constant(target, "join"), unit.constant(target, "part")
     for parts in unit.parts:
         if parts == 1 or steps >= 8 * parts:
-            yield parts, unit.join + unit.part * parts if parts > 1 else 0.0
+            yield parts, join + part * parts if parts > 1 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +150,7 @@ SHAPES = (
     Shape(16, 4, 1, 1, 32, 0.4), Shape(16, 2, 1, 1, 0, 0.3), Shape(16, 2, 1, 1, 16, 0.25), Shape(8, 2, 1, 1, 16, 0.2),
 )  # fmt: skip
 MATRIX_ROWS, MATRIX_KEYS = 128, 64  # of attention's tiles on tensor cores
-MATRIX_SHARE = 0.7  # of the rate of mma.sync, exponentials aside
 MATRIX_BLOCKS = 2  # of an SM
-WALK_SECONDS = 0.55e-6  # of a step of a fold in a fold, at least
 MOST_INNER = 256  # elements of an inner fold that are unrolled
 
 
@@ -184,7 +182,8 @@ class Walk:
         blocks = self.others * ceil(self.height / MATRIX_ROWS)
         held = min(ceil(blocks / target.sms), MATRIX_BLOCKS)
         flops = 2 * MATRIX_ROWS * MATRIX_KEYS * (sum(self.inner) + self.width)
-        step = max(WALK_SECONDS, held * flops * target.sms / (units()[dtype].rate(target, dtype) * MATRIX_SHARE))
+        rate = units()[dtype].rate(target, dtype) * target.fitted["attention.matrix_share"]
+        step = max(target.fitted["attention.latency"], held * flops * target.sms / rate)
         return ceil(blocks / (target.sms * held)) * ceil(self.keys / MATRIX_KEYS) * step
 
     def threads(self, s: Shape) -> int:
@@ -200,9 +199,10 @@ class Walk:
         held = min(ceil(blocks / target.sms), max(1, FULL_WARPS * WARP // threads))
         inside = sum(ceil(n / s.inner) if s.inner else 1 for n in self.inner)
         flops = 2 * tall * s.width() * (sum(self.inner) + self.width)
-        busy = flops * target.sms / (target.flops["fma"] * s.share * min(1.0, held * threads / WARP / FULL_WARPS))
+        share = s.share * target.fitted["attention.share"] * min(1.0, held * threads / WARP / FULL_WARPS)
+        busy = flops * target.sms / (target.flops["fma"] * share)
         spilled = 4.0 if self.results(s) > SPILLS else 1.0
-        step = max((inside + 1) * WALK_SECONDS, held * busy) * spilled
+        step = max((inside + 1) * target.fitted["attention.latency"], held * busy) * spilled
         return ceil(blocks / (target.sms * held)) * ceil(self.keys / s.width()) * step
 
 

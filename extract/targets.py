@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from emmy_eq.errors import InvalidInput
 from emmy_eq.extract import calibration
+from emmy_eq.extract.fitted import FITTED
 from emmy_eq.extract.store import default_path
 
 KiB, MiB = 1 << 10, 1 << 20
@@ -29,6 +30,7 @@ class Target:
     ``mma_share``: the part of the tensor cores' peak that mma.sync reaches (sm_90: an estimate from tf32 on H200).
     ``l2_bandwidth`` and ``launch_seconds`` (a kernel in a CUDA graph) are not published; they are microbenchmark figures.
     ``sustained``: what `emmy_eq.extract.calibration` measured on this device; empty where it was not measured.
+    ``fitted``: constants of the cost model, which are code generation's more than the device's.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Target:
     wgmma: bool = False
     clusters: bool = False
     sustained: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    fitted: Mapping[str, float] = field(default_factory=lambda: FITTED)
 
     def mma_sync(self, unit: str) -> float:
         """Flops of a tensor core's unit by mma.sync, a second."""
@@ -68,12 +71,12 @@ class Target:
 
     @property
     def dram_sustained(self) -> float:
-        """Bytes a second; the share of the peak is that of a copy on an H200."""
-        return self.sustained.get("DRAM", 0.89 * self.dram_bandwidth)
+        """Bytes a second."""
+        return self.sustained.get("DRAM", self.fitted["dram.share"] * self.dram_bandwidth)
 
     @property
     def l2_sustained(self) -> float:
-        return self.sustained.get("L2", self.l2_bandwidth)
+        return self.sustained.get("L2", self.fitted["l2.share"] * self.l2_bandwidth)
 
     @property
     def sfu_rate(self) -> float:
@@ -129,7 +132,7 @@ def target(name_or_arch: str) -> Target:
     name = _ARCHITECTURES.get(name_or_arch.lower(), name_or_arch)
     for row in targets().values():
         if row.name.lower() == name.lower():
-            return _calibrated(row)
+            return calibrated(row, calibrations())
     raise InvalidInput(f"target {name_or_arch!r}", f"it is one of {', '.join([*targets(), *_ARCHITECTURES])}")
 
 
@@ -139,6 +142,7 @@ def calibrations() -> Mapping[str, calibration.Calibration]:
     return calibration.read(calibration.path_beside(store)) if store is not None else {}
 
 
-def _calibrated(row: Target) -> Target:
-    found = calibrations().get(row.name)
+def calibrated(row: Target, by_target: Mapping[str, calibration.Calibration]) -> Target:
+    """With what was measured of it, if that is among ``by_target``."""
+    found = by_target.get(row.name)
     return replace(row, sustained=found.sustained, launch_seconds=found.launch_seconds) if found is not None else row

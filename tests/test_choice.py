@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 import emmy_eq
-from bench import model
+from bench import fit, model
 from bench.plans import read
 from bench.sweep import choice, points
 from bench.workloads import workloads
+from emmy_eq.extract import fitted
+from emmy_eq.extract.cost import cost
+from emmy_eq.extract.fitted import FITTED
 from emmy_eq.extract.measured import Model
 from emmy_eq.extract.plan import search
-from emmy_eq.extract.targets import target
+from emmy_eq.extract.targets import target, targets
+from emmy_eq.extract.work import Work
+from tests.loop_samples import matmul, rmsnorm, softmax
 from tests.test_extract import decoder_block
 
+H200 = targets()["H200"]
 RESULTS = Path(__file__).parent.parent / "bench/results"
 
 
@@ -28,9 +35,25 @@ def test_the_model_chooses_the_faster_plan_at_sizes_it_was_not_fitted_with() -> 
 
 def test_the_model_is_within_a_quarter_of_what_was_measured() -> None:
     costs = model.costs(read(RESULTS / "kernels-h200.jsonl")).values()
-    error = Model().error(costs)
+    error = Model().error(c for _, c in costs)
     assert error is not None
     assert error < 0.25
+
+
+def test_the_fit_finds_constants_that_were_moved() -> None:
+    moved = replace(H200, fitted={**H200.fitted, "pass": 2 * H200.fitted["pass"], "fma.share": 0.7})
+    kernels = [rmsnorm(32, 2048), softmax(64, 1024), matmul(1024, 1024, 512), matmul(2048, 512, 512), rmsnorm(8, 64)]
+    of = [fit.Sample("", Work(k), cost(k, moved).modelled, False) for k in kernels]
+    found = fit.fit(of, H200)
+    assert fit.loss(of, H200) > 0.1
+    assert fit.loss(of, found) < 0.02
+    assert 0.6 < found.fitted["fma.share"] < 0.8
+
+
+def test_fitted_constants_are_written_in_place() -> None:
+    text = Path(fitted.__file__).read_text()
+    assert fit.written(text, FITTED) == text
+    assert '"fma.join": 1.23e-06,\n' in fit.written(text, {"fma.join": 1.2345e-6})
 
 
 def test_attention_in_16_bits_is_one_kernel() -> None:
