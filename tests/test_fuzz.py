@@ -78,6 +78,10 @@ FOUND: dict[str, tuple[str, tuple[Given, ...]]] = {
         "(x0.mean(0), x0.mean(0), torch.exp(x0.mean(0).clamp(max=4)))",
         (Given((7,), "f32", "normal", 0),),
     ),
+    "a contraction brought early the operands of folds within folds of its own": (
+        "torch.exp(F.rms_norm(x1.logsumexp(3) - x1.mean(3), (7,))).mT @ x0",
+        (Given((7, 2), "f32", "normal", 0), Given((1, 7, 7, 3), "f32", "normal", 0)),
+    ),
     "a gather through a view had coordinates beyond the bound that its lowering assumed": (
         "x0.repeat_interleave(4, 0).reshape(4, 4, 1).transpose(0, 1).reshape(16, 1)[x1]",
         (Given((4, 1), "f32", "normal", 0), Given((9,), "i64", "below 16", 1)),

@@ -87,11 +87,13 @@ def _shared(e: Engine, name: str, folded: frozenset[str], over: list[str]) -> li
 
 
 def ahead(e: Engine, f: Fold) -> tuple[dict[str, AxisMap], list[Product]]:
-    """Of folds inside ``f`` that take one step: where their axes lie, and their products, whose operands ``f`` can bring early."""
+    """Of folds inside ``f`` that take one step, not within others of several: where their axes lie, and their products, whose operands
+    ``f`` can bring early."""
     inside = [s for s in walk(f.body) if isinstance(s, Fold) and all(p.steps == 1 for p in e.place(s.axes))]
     maps = {p.map.axis: p.map for s in inside for p in e.place(s.axes)}
     with e.bound(maps):
-        plans = [plan(e, s, e.place(s.axes)) for s in inside]
+        once = [s for s in inside if all(a in e.home for c in s.carries for r in c.results for a in e.known[r].axes)]
+        plans = [plan(e, s, e.place(s.axes)) for s in once]
     return maps, [p for found in plans for p in found.matrix.values()]
 
 
