@@ -36,11 +36,12 @@ class ENode:
 
 @dataclass(frozen=True, slots=True)
 class Seam:
-    """A tensor of the source program: the class of its value, and the memory order of its axes."""
+    """A tensor of the source program: the class of its value, the memory order of its axes, the classes that it was computed from."""
 
     name: str
     cls: int
     axes: tuple[Axis, ...]
+    made_of: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

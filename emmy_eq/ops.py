@@ -116,7 +116,11 @@ def _numpy_floordiv(a: Any, b: Any) -> Any:
 
 def _numpy_mod(a: Any, b: Any) -> Any:
     """Remainder of the sign of the divisor; a float zero keeps the dividend's sign, an integer divisor 0 gives 0."""
-    rest = np.fmod(a, b) if np.asarray(a).dtype.kind in _FLOAT_KINDS else np.where(b == 0, np.zeros_like(a), np.fmod(a, np.where(b == 0, 1, b)))
+    rest = (
+        np.fmod(a, b)
+        if np.asarray(a).dtype.kind in _FLOAT_KINDS
+        else np.where(b == 0, np.zeros_like(a), np.fmod(a, np.where(b == 0, 1, b)))
+    )
     return np.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest).astype(np.asarray(a).dtype)
 
 
@@ -164,9 +168,7 @@ def _numpy_shr(a: Any, b: Any) -> Any:
     return np.right_shift(a, np.where(_in_width(a, b), b, 8 * np.asarray(a).dtype.itemsize - 1)).astype(np.asarray(a).dtype)
 
 
-_INT_FLOORDIV = (
-    "({1} == 0 ? 0 : {1} == -1 ? ({T})(0 - ({U}){0}) : {0} / {1} - (({0} % {1} != 0) & (({0} < 0) != ({1} < 0))))"
-)
+_INT_FLOORDIV = "({1} == 0 ? 0 : {1} == -1 ? ({T})(0 - ({U}){0}) : {0} / {1} - (({0} % {1} != 0) & (({0} < 0) != ({1} < 0))))"
 _INT_MOD = "(({1} == 0) | ({1} == -1) ? 0 : {0} % {1} + ((({0} % {1} != 0) & (({0} < 0) != ({1} < 0))) ? {1} : 0))"
 _INT_TRUNC = "({1} == 0 ? 0 : {1} == -1 ? ({T})(0 - ({U}){0}) : {0} / {1})"
 _INT_FMOD = "(({1} == 0) | ({1} == -1) ? 0 : {0} % {1})"
@@ -267,7 +269,9 @@ _ROWS = (
 def ops() -> dict[str, Op]:
     """The scalar operations by name; the approximation of ``exp`` is ``fast_exp``, whose reference is exact."""
     fast = (
-        replace(row, name=f"fast_{row.name}", cuda={"f32": row.fast.cuda}, cost=row.fast.cost, symbol=None, fast=None) for row in _ROWS if row.fast
+        replace(row, name=f"fast_{row.name}", cuda={"f32": row.fast.cuda}, cost=row.fast.cost, symbol=None, fast=None)
+        for row in _ROWS
+        if row.fast
     )
     return {row.name: row for row in (*_ROWS, *fast)}
 
@@ -412,8 +416,14 @@ def twists() -> dict[str, Twist]:
         Twist("fast_softmax", "max", lambda s, m: (s - m).call("fast_exp"), lambda m, n: (m - n).call("fast_exp")),
         # a row of zeros, whose quotients 0/0 are NaN, has norm 0
         Twist("norm", "max", lambda s, m: (s / m) * (s / m), lambda m, n: (m / n) * (m / n), magnitudes=True),
-        Twist("variance", "sum", lambda s, m: (s - m) * (s - m), _not_rescaled, centre=lambda key, count: key / count,
-              adjust=lambda total, m, n, count: total + count * ((m - n) * (m - n))),
+        Twist(
+            "variance",
+            "sum",
+            lambda s, m: (s - m) * (s - m),
+            _not_rescaled,
+            centre=lambda key, count: key / count,
+            adjust=lambda total, m, n, count: total + count * ((m - n) * (m - n)),
+        ),
         Twist("recurrence", "prod", _not_weighed, _not_weighed, affine=True),
     )
     return {row.name: row for row in rows}

@@ -16,7 +16,7 @@ from emmy_eq import encode, ops, signature, terms
 from emmy_eq import index as ix
 from emmy_eq.egraph import ENode, Report, Saturated, Seam
 from emmy_eq.errors import EmmyError
-from emmy_eq.terms import AxisTable, TermProgram
+from emmy_eq.terms import AxisTable, Stored, TermProgram, Val, topological
 
 
 class Inconsistent(EmmyError):
@@ -44,22 +44,29 @@ def read(tables: Tables, program: TermProgram, encoded: encode.Encoding, report:
         _check(cls, tables, digest)
     roots = [tables.named[encoded.names[id(r.val)]] for r in program.results]
     seams = [(name, tables.named[encoded.names[id(v)]], axes) for name, v, axes in program.seams]
+    made_of = [[tables.named[encoded.names[id(x)]] for x in _stored(v.attr[0].val)] for _, v, _ in program.seams]
     members = {
         cls: [n for _, n in sorted({key[id(n)]: n for n in nodes if n.op != "count"}.items())] for cls, nodes in tables.nodes.items()
     }
-    number = _number([*roots, *(c for _, c, _ in seams)], members)
+    number = _number([*roots, *(c for _, c, _ in seams), *(c for found in made_of for c in found)], members)
     classes = tuple(tuple(ENode(n.op, tuple(number[c] for c in n.children), n.attr) for n in members[cls]) for cls in number)
     return Saturated(
         classes=classes,
         free=tuple(tables.free[cls] for cls in number),
         dtype=tuple(signature.dtype_of(tables.dtype[cls]) for cls in number),
         roots=tuple(number[c] for c in roots),
-        seams=tuple(Seam(name, number[c], axes) for name, c, axes in seams),
+        seams=tuple(Seam(name, number[c], axes, tuple(number[x] for x in b)) for (name, c, axes), b in zip(seams, made_of, strict=True)),
         axes=program.axes,
         inputs=program.inputs,
         results=program.results,
         report=replace(report, rows=sum(map(len, classes)), classes=len(classes)),
     )
+
+
+def _stored(body: Val) -> list[Val]:
+    """The stored values that ``body`` reads."""
+    loads = (v.attr[0] for v in topological([body], lambda v: v.args) if v.op == "load")
+    return [buf.val for buf in loads if isinstance(buf, Stored)]
 
 
 def tabulate(graph: Any, encoded: encode.Encoding, axes: AxisTable) -> Tables:

@@ -7,7 +7,7 @@ two best by storing one value more, less, or in place of another.  Kernels are c
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import permutations
@@ -23,6 +23,7 @@ from emmy_eq.extract.loops import build, sketch
 from emmy_eq.extract.measured import PLAIN, Model
 from emmy_eq.extract.merge import Planned, merge
 from emmy_eq.extract.nest import Output, Unrealisable
+from emmy_eq.extract.pinned import Place, classes, honoured
 from emmy_eq.extract.targets import Target
 from emmy_eq.ops import itemsize
 from emmy_eq.terms import Axis, Result
@@ -44,22 +45,23 @@ class Met:
 
 
 class Search:
-    """Plans of one saturated program on one target; ``pinned``: class -> ``fuse`` or ``cut``."""
+    """Plans of one saturated program on one target; ``pinned``: class -> ``fuse`` or ``cut``, as ``place`` says by name."""
 
-    def __init__(
-        self, sat: Saturated, target: Target, pinned: Mapping[int, str], deadline: float = float("inf"), model: Model = PLAIN
-    ) -> None:
-        self.sat, self.target, self.pinned, self.deadline, self.model = sat, target, pinned, deadline, model
+    def __init__(self, sat: Saturated, target: Target, place: Place = "auto", deadline: float = float("inf"), model: Model = PLAIN) -> None:
+        self.sat, self.target, self.deadline, self.model = sat, target, deadline, model
         self.graph: EGraph = eg.read(sat)
-        self.needed: set[int] = {c for c, value in pinned.items() if value == "cut"}  # stored in every plan
+        self.universe = frozenset({*self.graph.cuts, *sat.roots, *(s.cls for s in sat.seams)} | _stored(self.graph))
+        self.names = _unique_names(self.graph, self.universe)
+        self.pinned = classes(self.graph, self.names, place)
+        if self.pinned:
+            self.graph.options = honoured(self.graph, self.pinned)
+        self.needed: set[int] = {c for c, value in self.pinned.items() if value == "cut"}  # stored in every plan
         self.roots: dict[Job, list[Result]] = {}
         for cls, result in zip(sat.roots, sat.results, strict=True):
             self.roots.setdefault((cls, _mask(result.axes)), []).append(result)
         self.goals: Sequence[Job] = tuple(self.roots)  # what is computed now, from
         self.leaves = frozenset[int]()  # stored values that others compute
         self.found = False  # a plan for the goals
-        self.universe = frozenset({*self.graph.cuts, *sat.roots, *self.needed, *(s.cls for s in sat.seams)} | _stored(self.graph))
-        self.names = _unique_names(self.graph, self.universe)
         self.called_first = {self.names[s.cls]: s.name for s in reversed(sat.seams) if s.cls in self.names}  # by buffer, its first seam
         self.orders = self.memory_orders()
         self.hollow = frozenset(c for c, name in self.names.items() if any(not a.extent for a in self.orders[name]))
@@ -111,7 +113,8 @@ class Search:
             try:
                 planned = self.kernel_of(self.outputs(job, body))
             except Unrealisable as error:
-                self.needed |= {body.classes[v] for v in error.cuts}
+                cuts = {body.classes[v] for v in error.cuts}
+                self.needed |= {c for c in cuts if self.pinned.get(c) != "fuse"}
                 continue
             if best is None or planned.cost.seconds < best[0].cost.seconds:
                 best = planned, body.loads

@@ -11,7 +11,8 @@ from emmy_eq.egraph import Saturated
 from emmy_eq.extract.climb import Search
 from emmy_eq.extract.measured import NONE, Model
 from emmy_eq.extract.merge import Planned
-from emmy_eq.extract.plan import Place, kernels, pins
+from emmy_eq.extract.pinned import Place
+from emmy_eq.extract.plan import kernels
 from emmy_eq.extract.targets import Target
 from emmy_eq.ops import itemsize
 from emmy_eq.text import binary
@@ -82,7 +83,7 @@ class Candidate:
 
 def front(sat: Saturated, target: Target, place: Place = "auto", times: Mapping[str, float] = NONE, most: int = MOST) -> list[Candidate]:
     """The front among the plans that a search meets, best first; the chosen one and the extremes (all fused, all cut) are in it."""
-    finder = Search(sat, target, pins(sat, place), model=Model(times))
+    finder = Search(sat, target, place, model=Model(times))
     chosen = kernels(finder, place)
     wanted = (frozenset[int](), frozenset(finder.graph.cuts)) if place == "auto" else ()
     extremes = [plan for stop in wanted if (plan := finder.evaluate(stop)) is not None]

@@ -16,10 +16,9 @@ from emmy_eq.extract.climb import Met, Search
 from emmy_eq.extract.measured import NONE, PLAIN, Model
 from emmy_eq.extract.merge import Planned
 from emmy_eq.extract.parts import in_parts, waists
+from emmy_eq.extract.pinned import Place
 from emmy_eq.extract.targets import Target
 from emmy_eq.terms import AxisTable, InputBuf, Result
-
-Place = Mapping[str, str] | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +60,11 @@ def search(sat: Saturated, target: Target, place: Place = "auto", seconds: float
     model = Model(times)
     known: set[tuple[str, ...]] = set()
     while True:
-        finder = Search(sat, target, pins(sat, place), start + seconds, model)
+        finder = Search(sat, target, place, start + seconds, model)
         between = waists(finder) if place not in ("fuse", "cut") else ()
         parts = in_parts(finder, between) if between else None
+        if parts is not None:
+            check(finder, [o.buffer for k in parts for o in k.outputs])
         done = tuple(parts if parts is not None else (finder.finished(n, k) for n, k in enumerate(kernels(finder, place))))
         met = tuple(sorted(finder.met.values(), key=lambda m: (m.seconds, m.stored)))
         found = Plan(done, sat.results, sat.inputs, sat.axes, target, met, time.perf_counter() - start, model)
@@ -75,33 +76,26 @@ def search(sat: Saturated, target: Target, place: Place = "auto", seconds: float
 
 
 def kernels(finder: Search, place: Place) -> Sequence[Planned]:
-    """The kernels of the best plan that ``finder`` meets, in launch order; raises `Unsupported` where there is none."""
+    """The kernels of the best plan that ``finder`` meets, in launch order; raises `InvalidInput` where none honours the pins,
+    `Unsupported` where there is none."""
     if place == "cut":
         found = finder.evaluate(frozenset(finder.graph.cuts))
     else:
         found = finder.evaluate(frozenset()) if place == "fuse" else finder.climb()
+    if found is None and finder.pinned:
+        raise unhonoured(finder)
     if found is None:
-        raise Unsupported("program", "its values need each other's kernels in a circle; pin fewer seams to cut")
+        raise Unsupported("program", "its values need each other's kernels in a circle")
+    check(finder, [o.buffer for k in found for o in k.outputs])
     return found if place == "cut" else finder.merged(found)
 
 
-def pins(sat: Saturated, place: Place) -> dict[int, str]:
-    """Class -> ``fuse`` or ``cut``."""
-    if place in ("auto", "fuse", "cut"):
-        return {}
-    if isinstance(place, str):
-        place = dict(_pin(item) for item in place.split(",") if item.strip())
-    classes = {seam.name: seam.cls for seam in sat.seams}
-    for name, value in place.items():
-        if name not in classes:
-            raise InvalidInput(f"place {name!r}", f"the seams are {', '.join(classes)}")
-        if value not in ("fuse", "cut"):
-            raise InvalidInput(f"place {name}={value}", "a seam is pinned to fuse or cut")
-    return {classes[name]: value for name, value in place.items()}
+def check(finder: Search, stored: Sequence[str]) -> None:
+    """Raise `InvalidInput` unless what is pinned to ``cut`` is among the buffers ``stored``; of values without elements none is."""
+    if not {finder.names[c] for c, value in finder.pinned.items() if value == "cut" and c not in finder.hollow}.issubset(stored):
+        raise unhonoured(finder)
 
 
-def _pin(item: str) -> tuple[str, str]:
-    name, equals, value = item.partition("=")
-    if not equals:
-        raise InvalidInput(f"place {item.strip()!r}", "it is auto, fuse, cut, or SEAM=fuse,SEAM=cut,...")
-    return name.strip(), value.strip()
+def unhonoured(finder: Search) -> InvalidInput:
+    pins = ",".join(f"{finder.names[c]}={value}" for c, value in finder.pinned.items())
+    return InvalidInput(f"place {pins}", "no plan of kernels that the rules lead to honours it; pin fewer values")

@@ -71,5 +71,3 @@ def score(found: Sequence[Certificate]) -> tuple[int, int]:
     """(killed, counted) mutants; those that are true rules do not count."""
     killed = sum(c.mutants.get("killed", 0) for c in found)
     return killed, killed + sum(c.mutants.get("survived", 0) for c in found)
-
-

@@ -13,7 +13,8 @@ from emmy_eq import evaluate, loop_ir, rules
 from emmy_eq.arrays import to_numpy
 from emmy_eq.egraph import Saturated, saturate
 from emmy_eq.extract.loops import to_loops
-from emmy_eq.extract.plan import Place, Plan, search
+from emmy_eq.extract.pinned import Place
+from emmy_eq.extract.plan import Plan, search
 from emmy_eq.extract.targets import target
 from emmy_eq.lower import lower
 from emmy_eq.terms import TermProgram

@@ -71,7 +71,7 @@ def test_a_row_of_its_own_sets_an_equal_kernel_apart() -> None:
 
 def test_a_shallow_program_is_planned_as_a_whole() -> None:
     _, _, shallow = compiled(2)
-    assert parts.waists(Search(shallow.egraph, shallow.target, {})) == ()
+    assert parts.waists(Search(shallow.egraph, shallow.target)) == ()
 
 
 def test_parts_cost_no_more_than_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ import emmy_eq
 from emmy_eq import cli
 from emmy_eq.codegen import nvrtc
 from emmy_eq.execute import run_example
+from emmy_eq.extract.climb import Search
 from emmy_eq.pipeline import VIEWS, Compiled, Options
 from emmy_eq.torch_ir import capture_code
 
@@ -81,13 +82,37 @@ def test_rmsnorm_reads_each_element_once() -> None:
     assert kernel["bytes"] == 4 * (2 * 32 * 2048 + 2048)
 
 
-def test_attention_is_one_pass_and_its_parts_can_be_stored() -> None:
+def test_attention_is_one_pass_and_three_passes_can_be_shown() -> None:
     text = output("compile", "-c", ROWS["attention"]["code"], "--ir", "loop")
     assert text.count("twist softmax") == 1
     assert text.count("load k[") == 1
-    parts = output("compile", "-c", ROWS["attention"]["code"], "--ir", "loop", "--place", "sdpa_exp=cut,sdpa_max=cut")
-    assert "sdpa_max: f32[16], sdpa_exp: f32[16,16]" in parts
-    assert "= max(" in parts
+    three = output("compile", "-c", ROWS["attention"]["code"], "--ir", "loop", "--place", "sdpa_exp=cut,sdpa_max=cut")
+    assert "sdpa_max: f32[16], sdpa_exp: f32[16,16]" in three
+    assert "twist softmax" not in three
+    assert "= max(" in three
+    divided = output("compile", "-c", ROWS["attention"]["code"], "--ir", "loop", "--place", "sdpa_div=cut")
+    assert divided.count("load sdpa_div[") == 1
+
+
+@pytest.mark.parametrize("name", ["attention", "softmax", "norm_linear", "matmul_chain"])
+def test_every_pin_is_honoured(name: str) -> None:
+    program = compiled(name)
+    buffers = Search(program.egraph, program.target).names
+    for c, buffer in buffers.items():
+        if c in program.egraph.roots:
+            continue
+        cut = program.placed({buffer: "cut"}).loop_ir
+        assert any(buffer == b.name for b in cut.temps)
+        assert any(buffer == b.name for k in cut.kernels for b in k.inputs)
+        assert all(buffer != b.name for b in program.placed({buffer: "fuse"}).loop_ir.temps)
+
+
+def test_pins_that_no_plan_honours_are_refused() -> None:
+    """A quotient times v is summed, or a sum is divided: what the one stores has no place in the other."""
+    with pytest.raises(emmy_eq.InvalidInput, match="no plan of kernels"):
+        compiled("attention").placed({"sdpa_mul_2": "cut", "sum": "cut"}).loop_ir  # noqa: B018
+    with pytest.raises(emmy_eq.InvalidInput, match="another name of the same value"):
+        compiled("softmax").placed({"softmax": "cut", "out0": "fuse"}).loop_ir  # noqa: B018
 
 
 def test_matmul_chain_is_reassociated() -> None:

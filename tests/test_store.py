@@ -158,10 +158,13 @@ def test_a_full_disk_is_said_and_keeps_what_was_stored(tmp_path: Path) -> None:
         assert store.add(measured(1)) == 1
 
 
-_LIMITED = """
+_LIMITED = (
+    """
 import resource
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-""" + _WRITER
+"""
+    + _WRITER
+)
 
 
 def test_a_refused_write_is_said_and_keeps_what_was_stored(tmp_path: Path) -> None:

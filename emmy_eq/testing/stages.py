@@ -23,7 +23,8 @@ from emmy_eq.arrays import to_numpy
 from emmy_eq.egraph import Saturated, saturate
 from emmy_eq.errors import Unsupported
 from emmy_eq.extract.loops import to_loops
-from emmy_eq.extract.plan import Place, search
+from emmy_eq.extract.pinned import Place
+from emmy_eq.extract.plan import search
 from emmy_eq.extract.targets import Target, target
 from emmy_eq.lower import lower
 from emmy_eq.ops import FLOATS
