@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from multiprocessing import get_context
 from os import cpu_count
 from pathlib import Path
@@ -27,21 +28,23 @@ from bench.__main__ import device_target
 from bench.plans import LONG
 from bench.workloads import Workload, workloads
 from emmy_eq import loop_ir
-from emmy_eq.codegen import tile_ir
+from emmy_eq.codegen import schedule, tile_ir
 from emmy_eq.codegen.cuda import source
-from emmy_eq.codegen.families import families, normal, schedules
+from emmy_eq.codegen.families import Family, families, normal, schedules
 from emmy_eq.codegen.families.facts import Facts
 from emmy_eq.codegen.lower import lower
 from emmy_eq.codegen.nvrtc import compile_cubin
 from emmy_eq.codegen.runtime import Executable, Launch, Program
 from emmy_eq.codegen.schedule import Schedule
 from emmy_eq.errors import EmmyError
+from emmy_eq.extract.targets import Target
 from emmy_eq.extract.targets import target as target_named
+from emmy_eq.extract.work import Work
 from emmy_eq.text import table
 from emmy_eq.timing import together
 from emmy_eq.torch_ir import torch_dtype
 
-ROWS = 12  # of a kernel
+ROWS = 8  # of a family and kernel
 APART = 0.05  # how far, of its norm, a result may be from the first row's: rows differ in rounding, a wrong one in much
 SLOW = 1.05  # times the best row, from which a default is worth a line
 
@@ -66,8 +69,11 @@ def make(name: str, target: str, kinds: Sequence[str]) -> list[Made]:
 
 
 def _launches(kernel: loop_ir.Kernel, target: str) -> Iterator[tuple[str, Launch]]:
-    on = target_named(target)
-    for row in schedules(kernel, on)[:ROWS]:
+    """The first rows of each family."""
+    on, facts = target_named(target), _facts(kernel)
+    proposed = {name: [normal(row, facts.extents) for row in islice(f.rows(facts, on), ROWS)] for name, f in _matching(facts).items()}
+    legal = set(schedules(kernel, on))
+    for row in dict.fromkeys(row for rows in proposed.values() for row in rows if row in legal):
         try:
             lowered = lower(tile_ir.to_tile(kernel, row), on)
             text = source(lowered, on)
@@ -80,10 +86,17 @@ def _launches(kernel: loop_ir.Kernel, target: str) -> Iterator[tuple[str, Launch
 
 def family(kernel: loop_ir.Kernel, target: str) -> str:
     """That which proposes the default row."""
-    on, facts = target_named(target), Facts(tile_ir.to_tile(kernel, Schedule(32)))
+    on, facts = target_named(target), _facts(kernel)
     default = schedules(kernel, on)[0]
-    matching = {name: f for name, f in families().items() if f.matches(facts)}
-    return next(name for name, f in matching.items() if default in (normal(row, facts.extents) for row in f.rows(facts, on)))
+    return next(name for name, f in _matching(facts).items() if default in (normal(row, facts.extents) for row in f.rows(facts, on)))
+
+
+def _facts(kernel: loop_ir.Kernel) -> Facts:
+    return Facts(tile_ir.to_tile(kernel, Schedule(32)))
+
+
+def _matching(facts: Facts) -> dict[str, Family]:
+    return {name: f for name, f in families().items() if f.matches(facts)}
 
 
 @cache
@@ -173,6 +186,31 @@ def _summary(name: str, choices: Sequence[tuple[Record, Choice]]) -> list[str]:
     return [name, str(len(of)), str(len(of) - len(ratios)), *figures]
 
 
+def tiles(records: Sequence[Record]) -> str:
+    """By unit and tile of a block (m x n, threads): the share of the unit's peak that rows with it reach, of the products of a kernel."""
+    shares: dict[tuple[str, str], list[float]] = {}
+    for r in records:
+        work, on = Work(loop_ir.parse(r["loops"], loop_ir.Kernel)), target_named(r["target"])
+        flops = sum(2 * work.points(x.axes) for p in work.passes for x in p.products)
+        for text, us in r["rows"].items():
+            row = schedule.parse(text)
+            if flops and us is not None and len(row.tile) > 1:
+                unit, peak = _peak(row, on)
+                tile = f"{row.tile[-2][1].tile} x {row.tile[-1][1].tile}, {row.threads}"
+                shares.setdefault((unit, tile), []).append(flops / peak / (us * 1e-6 - on.launch_seconds))
+    rows = [[unit, tile, str(len(found)), f"{median(found):.2f}", f"{max(found):.2f}"] for (unit, tile), found in sorted(shares.items())]
+    return table(["unit", "tile, threads", "rows", "share of peak, median", "largest"], rows)
+
+
+def _peak(row: Schedule, on: Target) -> tuple[str, float]:
+    """The unit of a row's products, and its flops a second."""
+    deep = next((atom for atom in row.atoms.values() if atom.startswith("k")), "")
+    if not deep:
+        return "fma", on.flops["fma"]
+    unit = {"k16": "f16", "k8": "tf32", "k8x3": "tf32x3"}[deep]
+    return (f"wgmma {unit}", on.flops[unit]) if row.stage.path == "tma" else (f"mma.sync {unit}", on.mma_sync(unit))
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.rows", description=__doc__)
     parser.add_argument("names", nargs="*", help="parts of names of workloads and points (default: all)")
@@ -183,21 +221,22 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if options.read is not None:
         records = [json.loads(line) for line in options.read.read_text().splitlines()]
-        print(report([r for r in records if not options.names or any(n in r["program"] for n in options.names)]))
+        chosen = [r for r in records if not options.names or any(n in r["program"] for n in options.names)]
+        print(f"{report(chosen)}\n\n{tiles(chosen)}")
         return 0
     if not torch.cuda.is_available():
         print(f"skipped: no CUDA device here (torch {torch.__version__}); nothing was timed")
         return 0
-    names = [*workloads(), *sweep.points(False), *sweep.points(True)]
-    chosen = [n for n in names if not options.names or any(part in n for part in options.names)]
+    every = [*workloads(), *sweep.points(False), *sweep.points(True)]
+    names = [n for n in every if not options.names or any(part in n for part in options.names)]
     found = []
-    for record in run(chosen, options.family, options.target or device_target()):
+    for record in run(names, options.family, options.target or device_target()):
         found.append(record)
         print(f"  {record['program']} {record['kernel']}: {len(record['rows'])} rows", file=sys.stderr, flush=True)
         if options.json is not None:
             with options.json.open("a") as file:
                 file.write(json.dumps(record) + "\n")
-    print(report(found))
+    print(f"{report(found)}\n\n{tiles(found)}")
     return 0
 
 
