@@ -60,10 +60,10 @@ class Made:
     launches: Mapping[str, Launch]
 
 
-def make(name: str, target: str, kinds: Sequence[str]) -> list[Made]:
-    """Of the kernels of program ``name`` whose family is in ``kinds`` (all, where that is empty)."""
+def make(name: str, target: str, kinds: Sequence[str], place: str) -> list[Made]:
+    """Of the kernels of program ``name`` at ``place`` whose family is in ``kinds`` (all, where that is empty)."""
     w = workload(name)
-    compiled = emmy_eq.compile(w.skeleton(), tuple(spec.blank() for spec in w.inputs), target=target)
+    compiled = emmy_eq.compile(w.skeleton(), tuple(spec.blank() for spec in w.inputs), target=target, place=place)
     chosen = [k for k in compiled.distinct if not kinds or family(k, target) in kinds]
     return [Made(name, k, dict(_launches(k, target))) for k in chosen]
 
@@ -132,11 +132,11 @@ def _values(b: loop_ir.Buffer) -> torch.Tensor:
     return torch.randn(b.shape, dtype=dtype, device="cuda") if dtype.is_floating_point else torch.zeros(b.shape, dtype=dtype, device="cuda")
 
 
-def run(names: Sequence[str], kinds: Sequence[str], target: str) -> Iterator[Record]:
+def run(names: Sequence[str], kinds: Sequence[str], place: str, target: str) -> Iterator[Record]:
     """Records as they come; code is made by a process a core.  Kernels of several programs are measured once."""
     seen: set[str] = set()
     with ProcessPoolExecutor(max(1, (cpu_count() or 2) - 1), get_context("spawn")) as pool, torch.no_grad():
-        for future in as_completed([pool.submit(make, name, target, kinds) for name in names]):
+        for future in as_completed([pool.submit(make, name, target, kinds, place) for name in names]):
             try:
                 for made in future.result():
                     if (identity := loop_ir.identity(made.kernel)) not in seen:
@@ -215,6 +215,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.rows", description=__doc__)
     parser.add_argument("names", nargs="*", help="parts of names of workloads and points (default: all)")
     parser.add_argument("--family", action="append", default=[], choices=families(), help="only kernels whose default row it proposes")
+    parser.add_argument("--place", choices=("auto", "fuse", "cut"), default="auto", help="of the plans (default: auto)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="append what is measured")
     parser.add_argument("--target", help="code is made for this target (default: this device's)")
     parser.add_argument("--read", type=Path, metavar="FILE", help="today's defaults against the times of such a file; needs no GPU")
@@ -230,7 +231,7 @@ def main(argv: list[str] | None = None) -> int:
     every = [*workloads(), *sweep.points(False), *sweep.points(True)]
     names = [n for n in every if not options.names or any(part in n for part in options.names)]
     found = []
-    for record in run(names, options.family, options.target or device_target()):
+    for record in run(names, options.family, options.place, options.target or device_target()):
         found.append(record)
         print(f"  {record['program']} {record['kernel']}: {len(record['rows'])} rows", file=sys.stderr, flush=True)
         if options.json is not None:
