@@ -8,10 +8,12 @@ from pathlib import Path
 import torch
 
 import emmy_eq
-from bench import fit, model
+from bench import fit, model, rows
 from bench.plans import read
-from bench.sweep import choice, points
+from bench.sweep import choice, points, tuned
 from bench.workloads import workloads
+from emmy_eq import loop_ir
+from emmy_eq.codegen.families import schedules
 from emmy_eq.extract import fitted
 from emmy_eq.extract.cost import cost
 from emmy_eq.extract.fitted import FITTED
@@ -31,6 +33,27 @@ def test_the_model_chooses_the_faster_plan_at_sizes_it_was_not_fitted_with() -> 
     held = [choice(records[name]) for name in points(True) if name in records]
     assert len(held) == 48
     assert sum(c.agrees for c in held) >= 0.9 * len(held)
+
+
+def test_a_choice_is_right_where_no_measured_plan_is_faster() -> None:
+    plans = [{"kernels": [k], "stored": [], "us": us} for k, us in (("a", 10.0), ("b", 10.2), ("c", 12.0), ("d", None))]
+    record = {"plans": plans, "kernels": {"a": {"us": 10.0}, "c": {"us": 12.0}}}
+    found = {k: tuned(record | {"tuned": k.split()}) for k in ("a", "b", "c", "d", "a c")}
+    assert [k for k, c in found.items() if c.agrees] == ["a", "b"]
+    assert [k for k, c in found.items() if c.tie] == ["b"]
+    assert found["a c"].us == 22.0
+    assert found["d"].us is None
+    assert not tuned(record).agrees  # its tuning did not end
+
+
+def test_rows_tell_where_the_default_is_slower() -> None:
+    kernel = matmul(256, 256, 256)
+    first, second = (str(row) for row in schedules(kernel, H200)[:2])
+    record = {"program": "p", "kernel": "matmul", "target": "H200", "loops": loop_ir.show(kernel), "rows": {first: 6.0, second: 4.0}}
+    found = rows.choice(record)
+    assert (found.us, found.best, found.fastest) == (6.0, 4.0, second)
+    assert "1.50" in rows.report([record])
+    assert f"{2 * 256**3 / H200.flops['fma'] / 3e-6:.2f}" in rows.tiles([record])  # 4 us, of which the launch is one
 
 
 def test_the_model_is_within_a_quarter_of_what_was_measured() -> None:
