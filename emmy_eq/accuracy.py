@@ -34,7 +34,7 @@ def explain(compiled: Compiled) -> str:
     A rule that matched has put forms into the e-graph; whether the kernels use them is what ``emmy-eq explain`` says.
     """
     found: dict[Rounding, list[Rule]] = defaultdict(list)
-    matches = compiled.egraph.report.matches
+    matches = compiled.saturation.matches
     for rule in compiled.rules:
         if matches.get(rule.name):
             found[rule.rounding].append(rule)

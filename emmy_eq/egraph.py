@@ -78,6 +78,17 @@ class Report:
         return self.stopped is None
 
 
+def together(reports: Sequence[Report]) -> Report:
+    """Of several e-graphs."""
+    matches: Counter[str] = Counter()
+    for r in reports:
+        matches.update(r.matches)
+    stopped = next((r for r in reports if r.stopped is not None), reports[0])
+    rows, classes = sum(r.rows for r in reports), sum(r.classes for r in reports)
+    rounds, seconds = max(r.rounds for r in reports), sum(r.seconds for r in reports)
+    return Report(rows, classes, rounds, seconds, stopped.stopped, matches, stopped.most)
+
+
 @dataclass(frozen=True, slots=True)
 class Saturated:
     """The e-graph after saturation.  Class numbers follow the structure (roots first), never egglog's ids."""

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from emmy_eq import torch_ir as captured
     from emmy_eq.codegen.kernel_ir import Kernel
     from emmy_eq.codegen.tile_ir import Tile
-    from emmy_eq.egraph import Saturated
+    from emmy_eq.egraph import Report, Saturated
     from emmy_eq.extract.plan import Plan
     from emmy_eq.extract.targets import Target
+    from emmy_eq.layers import Layer
     from emmy_eq.terms import TermProgram
 
 ACCURACIES = ("strict", "default", "fast")
@@ -109,12 +110,44 @@ class Compiled:
         return saturate(self.terms, self.rules)
 
     @stage
-    def plan(self) -> Plan:
-        from emmy_eq.codegen.stored import stored_times
-        from emmy_eq.extract.plan import search
+    def layers(self) -> tuple[tuple[Compiled, Layer], ...]:
+        """Of a deep program: its layers in order, where equal ones are one program; none of a shallow one."""
+        from emmy_eq.extract.pinned import stated
+        from emmy_eq.layers import split
 
         options = self.options
-        return search(self.egraph, self.target, options.place, options.search_seconds, stored_times(self.target))
+        found = split(self.tensor_ir, stated(options.place)) if options.place not in ("fuse", "cut") else None
+        if found is None:
+            return ()
+        share = options.search_seconds / len(found.kinds)
+        kinds = [self._layer(program, replace(options, place=pins, schedule=None, search_seconds=share)) for program, pins in found.kinds]
+        return tuple((kinds[layer.kind], layer) for layer in found.chain)
+
+    def _layer(self, program: tensors.Program, options: Options) -> Compiled:
+        made = Compiled(self._source, options, self._only)
+        made.__dict__ |= {"tensor_ir": program, "layers": (), "seconds": self.seconds, "_inner": self._inner, "watch": self.watch}
+        return made
+
+    @stage
+    def plan(self) -> Plan:
+        from emmy_eq.codegen.stored import stored_times
+
+        return self._planned(stored_times(self.target))
+
+    def _planned(self, times: Mapping[str, float]) -> Plan:
+        from emmy_eq.extract.joined import joined
+        from emmy_eq.extract.plan import search
+        from emmy_eq.tensor_ir import Input
+        from emmy_eq.terms import InputBuf
+
+        options = self.options
+        if not self.layers:
+            return search(self.egraph, self.target, options.place, options.search_seconds, times)
+        kinds = {id(kind): kind for kind, _ in self.layers}
+        plans = {n: kind._planned(times) for n, kind in kinds.items()}
+        inputs = [InputBuf(n.name, n.shape, n.dtype) for n in self.tensor_ir.nodes if isinstance(n, Input)]
+        aliases = [o.alias for o in self.tensor_ir.outputs]
+        return joined([(plans[id(kind)], layer.names) for kind, layer in self.layers], inputs, aliases)
 
     @stage
     def loop_ir(self) -> loops.Program:
@@ -149,6 +182,14 @@ class Compiled:
         return tuple(source(kernel, self.target) for kernel in self.kernel_ir)
 
     @property
+    def saturation(self) -> Report:
+        """How the e-graph came about; of a deep program those of its layers, equal ones once."""
+        from emmy_eq.egraph import together
+
+        kinds = {id(kind): kind for kind, _ in self.layers}
+        return together([kind.egraph.report for kind in kinds.values()]) if kinds else self.egraph.report
+
+    @property
     def target(self) -> Target:
         from emmy_eq.extract.targets import contracted, target
 
@@ -166,7 +207,8 @@ class Compiled:
     def restricted(self, rules: Sequence[Rule]) -> Compiled:
         """The same program under these rules alone."""
         other = Compiled(self._source, self.options, tuple(rules))
-        other.__dict__["terms"], other.watch = self.terms, self.watch
+        other.__dict__ |= {"tensor_ir": self.tensor_ir} | ({} if self.layers else {"terms": self.terms})
+        other.watch = self.watch
         return other
 
     def on(self, target: str) -> Compiled:
@@ -179,15 +221,21 @@ class Compiled:
 
     def timed(self, times: Mapping[str, float]) -> Compiled:
         """The same program, planned again with these measured seconds of kernels, by identity."""
-        from emmy_eq.extract.plan import search
-
         other = self._again(self.options)
-        other.__dict__["plan"] = search(self.egraph, self.target, self.options.place, self.options.search_seconds, times)
+        other.__dict__["plan"] = other._planned(times)
         return other
 
     def _again(self, options: Options) -> Compiled:
+        """The same program under other options, from the same saturation; pins other than these make other layers."""
         other = Compiled(self._source, options, self._only)
-        other.__dict__ |= {"torch_ir": self.torch_ir, "tensor_ir": self.tensor_ir, "terms": self.terms, "egraph": self.egraph}
+        if not self.layers:
+            assert self.egraph
+        if options.place == self.options.place:
+            kinds = {id(kind): kind for kind, _ in self.layers}
+            again = {n: kind._again(replace(kind.options, target=options.target)) for n, kind in kinds.items()}
+            other.__dict__["layers"] = tuple((again[id(kind)], layer) for kind, layer in self.layers)
+        shared = ("torch_ir", "tensor_ir", "terms", "egraph")
+        other.__dict__ |= {name: self.__dict__[name] for name in shared if name in self.__dict__}
         other.watch = self.watch
         return other
 

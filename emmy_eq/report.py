@@ -12,6 +12,7 @@ from emmy_eq import loop_ir
 from emmy_eq.text import binary, count, quantity, table
 
 if TYPE_CHECKING:
+    from emmy_eq.egraph import Report
     from emmy_eq.execute import Outcome
     from emmy_eq.pipeline import Compiled
     from emmy_eq.rule import Rule
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 def egraph(compiled: Compiled) -> str:
     """Size, the rules that matched, and how many equal forms each seam has; no seconds, so that the text is reproducible."""
     graph = compiled.egraph
-    head = f"e-graph: {graph.report.rows} rows in {graph.report.classes} classes after {graph.report.rounds} rounds, {_end(compiled)}"
+    head = f"e-graph: {graph.report.rows} rows in {graph.report.classes} classes after {graph.report.rounds} rounds, {_end(graph.report)}"
     seams = table(
         ["seam", "axes", "equal forms", "by operation"],
         [
@@ -28,13 +29,13 @@ def egraph(compiled: Compiled) -> str:
             for s in graph.seams
         ],
     )
-    return f"{head}\n\n{_matches(compiled)}\n\n{seams}"
+    return f"{head}\n\n{_matches(compiled, graph.report)}\n\n{seams}"
 
 
-def _matches(compiled: Compiled) -> str:
+def _matches(compiled: Compiled, report: Report) -> str:
     """The rules that matched, most often first."""
     fired: Counter[str] = Counter()
-    for name, n in compiled.egraph.report.matches.items():
+    for name, n in report.matches.items():
         fired[name.split(".")[0]] += n  # one rule of ours is an egglog rule a direction and a constant's dtype
     rows = [[rule.name, str(rule), str(fired[rule.name])] for rule in compiled.rules if fired[rule.name]]
     return table(["rule", "rewrite", "matches"], sorted(rows, key=lambda row: (-int(row[2]), row[0])))
@@ -45,8 +46,7 @@ def _forms(compiled: Compiled, cls: int) -> str:
     return ", ".join(op if n == 1 else f"{n} {op}" for op, n in sorted(count.items()))
 
 
-def _end(compiled: Compiled) -> str:
-    graph = compiled.egraph.report
+def _end(graph: Report) -> str:
     most = f", where {graph.most} matched most" if graph.most else ""
     return "saturated" if graph.stopped is None else f"stopped at the limit on {graph.stopped}{most}"
 
@@ -119,7 +119,7 @@ def kernel_records(compiled: Compiled) -> list[dict[str, Any]]:
 
 def summary(compiled: Compiled) -> dict[str, Any]:
     """What ``compile --json`` prints."""
-    graph, options = compiled.egraph.report, compiled.options
+    graph, options = compiled.saturation, compiled.options
     return {
         "target": options.target,
         "accuracy": options.accuracy,
@@ -145,14 +145,14 @@ def explain(compiled: Compiled, verbose: int = 0) -> str:
         ],
     )  # fmt: skip
     schedules = table(["kernel", "schedule row"], [[k["name"], k["schedule"] or "-"] for k in records])
-    graph = compiled.egraph.report
+    graph = compiled.saturation
     found = (
-        f"e-graph: {graph.rows} rows in {graph.classes} classes, {_end(compiled)} in {graph.seconds:.2f} s; "
+        f"e-graph: {graph.rows} rows in {graph.classes} classes, {_end(graph)} in {graph.seconds:.2f} s; "
         f"search: {count(len(compiled.plan.met), 'plan')} in {compiled.plan.search_seconds:.2f} s; target {compiled.target}"
     )
     parts = [kernels, schedules, found]
     if verbose:
-        parts += [_levels(records), _matches(compiled), _seconds(compiled.seconds)]
+        parts += [_levels(records), _matches(compiled, graph), _seconds(compiled.seconds)]
     if verbose > 1:
         from emmy_eq import steps
 

@@ -13,8 +13,12 @@ T = TypeVar("T")
 _RECURSION = 10_000
 
 
+clock: Callable[[], float] = time.perf_counter  # what stages are timed with
+
+
 class Timed(Protocol):
-    """What a stage's owner holds: seconds by stage (each without the stages that it asked for), and the stages in progress."""
+    """What a stage's owner holds: seconds by stage (each without the stages that it asked for), and the stages in progress; layers
+    of a program share both."""
 
     seconds: dict[str, float]
     _inner: list[float]
@@ -42,13 +46,13 @@ class stage(Generic[T]):
         sys.setrecursionlimit(max(sys.getrecursionlimit(), _RECURSION))
         if owner.watch is not None:
             owner.watch(self._name, True)
-        start = time.perf_counter()
+        start = clock()
         owner._inner.append(0.0)
         try:
             value = self._compute(owner)
         finally:
-            spent = time.perf_counter() - start
-            owner.seconds[self._name] = spent - owner._inner.pop()
+            spent = clock() - start
+            owner.seconds[self._name] = owner.seconds.get(self._name, 0.0) + spent - owner._inner.pop()
             if owner._inner:
                 owner._inner[-1] += spent
             if owner.watch is not None:

@@ -53,7 +53,7 @@ class Step:
 
 def steps(compiled: Compiled) -> Iterator[Step]:
     """The steps in order; their last ``after`` is the Loop IR of ``compiled``, unless two rules need each other's limits."""
-    matched = {name.split(".")[0] for name in compiled.egraph.report.matches}
+    matched = {name.split(".")[0] for name in compiled.saturation.matches}
     admitted = [rule for rule in compiled.rules if rule.phase in _STRUCTURE]
     before = _chosen(compiled, admitted)
     waiting: list[Rule] = []

@@ -59,9 +59,7 @@ class Search:
         self.roots: dict[Job, list[Result]] = {}
         for cls, result in zip(sat.roots, sat.results, strict=True):
             self.roots.setdefault((cls, _mask(result.axes)), []).append(result)
-        self.goals: Sequence[Job] = tuple(self.roots)  # what is computed now, from
-        self.leaves = frozenset[int]()  # stored values that others compute
-        self.found = False  # a plan for the goals
+        self.found = False  # a plan
         self.called_first = {self.names[s.cls]: s.name for s in reversed(sat.seams) if s.cls in self.names}  # by buffer, its first seam
         self.orders = self.memory_orders()
         self.hollow = frozenset(c for c, name in self.names.items() if any(not a.extent for a in self.orders[name]))
@@ -179,14 +177,6 @@ class Search:
         """Kernel number ``n``, whose last output is ``buffer``."""
         return f"k{n}_{self.called_first.get(buffer, buffer)}"
 
-    def part(self, goals: Sequence[Job], leaves: frozenset[int]) -> list[Planned] | None:
-        """The kernels of the best plan found that computes ``goals`` from ``leaves``."""
-        self.goals, self.leaves, self.found = goals, leaves, False
-        found = self.climb()
-        merged = self.merged(found) if found is not None else None
-        self.goals, self.leaves = tuple(self.roots), frozenset()
-        return merged
-
     def expired(self) -> bool:
         return time.perf_counter() > self.deadline
 
@@ -195,7 +185,7 @@ class Search:
         time is up and another plan was found."""
         while True:
             needed = frozenset(self.needed)
-            made = self.jobs(stop | needed | self.leaves)
+            made = self.jobs(stop | needed)
             if needed != self.needed:
                 continue
             ring = self.ring(made) if made is not None else ()
@@ -215,7 +205,7 @@ class Search:
     def jobs(self, stop: frozenset[int]) -> Made | None:
         """The kernels that the results need, with the stored classes that each reads."""
         made: Made = {}
-        todo = list(self.goals)
+        todo = list(self.roots)
         for job in todo:
             if job in made:
                 continue
@@ -225,16 +215,16 @@ class Search:
             if kernel is None:
                 return None
             made[job] = kernel
-            todo += [self.home(c) for c in sorted(kernel[1] - self.leaves)]
+            todo += [self.home(c) for c in sorted(kernel[1])]
         return made
 
     def producers(self, made: Made, job: Job) -> list[Job]:
-        return [self.home(c) for c in sorted(made[job][1] - self.leaves)]
+        return [self.home(c) for c in sorted(made[job][1])]
 
     def ring(self, made: Made) -> tuple[Job, ...]:
         """Kernels that need each other's results in a circle, or ()."""
         done: set[Job] = set()
-        for root in self.goals:
+        for root in self.roots:
             path: list[Job] = []
             stack = [(root, False)]
             while stack:
@@ -252,7 +242,7 @@ class Search:
     def launch_order(self, made: Made) -> list[Planned]:
         """Producers first."""
         order: dict[Job, Planned] = {}
-        stack = [(root, False) for root in reversed(self.goals)]
+        stack = [(root, False) for root in reversed(self.roots)]
         while stack:
             job, ready = stack.pop()
             if ready:
@@ -282,8 +272,7 @@ class Search:
 
     def climb(self) -> list[Planned] | None:
         """Local search; the order of moves is that of class numbers, so the outcome is reproducible."""
-        possible = {*self.graph.cuts, *(r for r in self.sat.roots if self.graph.dear[r])} - self.pinned.keys() - self.leaves
-        free = sorted(possible & self.below() if self.leaves else possible)
+        free = sorted({*self.graph.cuts, *(r for r in self.sat.roots if self.graph.dear[r])} - self.pinned.keys())
         tensors = frozenset(c for c in free if c in self.graph.names)
         contractions = frozenset(c for c in tensors if self.graph.folds_in(c, tensors))
         plans = {start: self.evaluate(start) for start in dict.fromkeys((contractions, tensors, frozenset[int]()))}
@@ -293,16 +282,6 @@ class Search:
             if _seconds(plan) < _seconds(best) * (1 - 1e-9):
                 best = plan
         return best
-
-    def below(self) -> set[int]:
-        """What stands between the goals and the leaves."""
-        found = {c for c, _ in self.goals}
-        queue = sorted(found)
-        for c in queue:
-            new = self.seen(c) - self.leaves - found
-            found |= new
-            queue += sorted(new)
-        return found
 
     def improve(self, stop: frozenset[int], best: list[Planned] | None, free: Sequence[int]) -> list[Planned] | None:
         """From the plan ``best``, which stores ``stop``, try the moves in turn until a full round of them has changed nothing."""

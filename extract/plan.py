@@ -15,10 +15,9 @@ from emmy_eq.errors import InvalidInput, Unsupported
 from emmy_eq.extract.climb import Met, Search
 from emmy_eq.extract.measured import NONE, PLAIN, Model
 from emmy_eq.extract.merge import Planned
-from emmy_eq.extract.parts import in_parts, waists
 from emmy_eq.extract.pinned import Place
 from emmy_eq.extract.targets import Target
-from emmy_eq.terms import AxisTable, InputBuf, Result
+from emmy_eq.terms import InputBuf, Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,6 @@ class Plan:
     kernels: tuple[Planned, ...]
     results: tuple[Result, ...]
     inputs: tuple[InputBuf, ...]
-    axes: AxisTable
     target: Target
     met: tuple[Met, ...]
     search_seconds: float
@@ -61,13 +59,9 @@ def search(sat: Saturated, target: Target, place: Place = "auto", seconds: float
     known: set[tuple[str, ...]] = set()
     while True:
         finder = Search(sat, target, place, start + seconds, model)
-        between = waists(finder) if place not in ("fuse", "cut") else ()
-        parts = in_parts(finder, between) if between else None
-        if parts is not None:
-            check(finder, [o.buffer for k in parts for o in k.outputs])
-        done = tuple(parts if parts is not None else (finder.finished(n, k) for n, k in enumerate(kernels(finder, place))))
+        done = tuple(finder.finished(n, k) for n, k in enumerate(kernels(finder, place)))
         met = tuple(sorted(finder.met.values(), key=lambda m: (m.seconds, m.stored)))
-        found = Plan(done, sat.results, sat.inputs, sat.axes, target, met, time.perf_counter() - start, model)
+        found = Plan(done, sat.results, sat.inputs, target, met, time.perf_counter() - start, model)
         chosen = tuple(loop_ir.identity(k.loops) for k in done) if times else ()
         if not times or chosen in known or time.perf_counter() > start + seconds:
             return found
