@@ -5,6 +5,7 @@ body.  Index maps have no buffer: they are the index expressions of their reader
 producer's axes (a rotary half, a key read under the key axis, a window, a pad) the load is *renamed*, and for a producer
 that is an elementwise cone the fused alternative is stated as an equality: the cone once more, under the reader's
 index, down to inputs and loads of reductions.  The substitution never passes a reduction, so no bound axis is captured.
+Arithmetic of positions is never stored (`emmy_eq.positional`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from emmy_eq.axes import Axes, infer
 from emmy_eq.errors import Unsupported
 from emmy_eq.index import Idx
 from emmy_eq.ops import monoids
+from emmy_eq.positional import apply, positional
 from emmy_eq.tensor_ir import Const, Elementwise, Gather, IndexMap, Input, Iota, Node, Output, Program, Reduce, Scan, arguments
 from emmy_eq.terms import Axis, AxisTable, InputBuf, Result, Stored, TermProgram, Val
 
@@ -88,7 +90,8 @@ class _Lowering:
         self.extents = axes.table.extents()
         self.simple: dict[Idx, Idx] = {}
         self.stored: dict[int, Stored] = {}
-        self.cones = _cones(program)
+        self.positional = positional(self.nodes)
+        self.cones = _cones(program, self.positional)
         self.lowered: dict[tuple[int, _Place], Val] = {}
         self.equal: dict[Val, Val] = {}
 
@@ -96,7 +99,7 @@ class _Lowering:
         live = _live(self.program)
         seams: dict[Val, tuple[str, Val, tuple[Axis, ...]]] = {}
         for n, node in enumerate(self.nodes):
-            if n not in live or isinstance(node, Input | Const | Iota | IndexMap):
+            if n not in live or self.positional[n] or isinstance(node, Input | Const | Iota | IndexMap):
                 continue
             self.stored[n] = Stored(self.body(n), self.mask(self.order(n)))
             load = tm.pointwise(self.stored[n], self.table)
@@ -178,13 +181,15 @@ class _Lowering:
             return read(node.arg, self.composed(node, place, values))
         assert isinstance(node, Elementwise)
         args = [read(a, place) for a in node.args]
-        return tm.cast(args[0], node.dtype) if node.op == "cast" else tm.apply(node.op, *args)
+        return tm.cast(args[0], node.dtype) if node.op == "cast" else apply(node.op, args, self.table, self.simplify, self.extents)
 
     def read(self, n: int, place: _Place) -> Val:
         """Node ``n`` at ``place``: a load; where it is renamed and ``n`` is cheap, the fused alternative is noted as equal."""
         return self.source(n, place, self.renamed)
 
     def renamed(self, n: int, place: _Place) -> Val:
+        if self.positional[n]:
+            return self.again(n, place)
         load = self.load(self.stored[n], self.coordinates(n, place), place.values)
         if not tm.is_pointwise(load, self.table) and self.cones[n] and load not in self.equal:
             self.equal[load] = self.again(n, place)
@@ -198,6 +203,8 @@ class _Lowering:
         return self.lowered[key]
 
     def inner(self, n: int, place: _Place) -> Val:
+        if self.positional[n]:
+            return self.again(n, place)
         load = self.load(self.stored[n], self.coordinates(n, place), place.values)
         return load if tm.is_pointwise(load, self.table) or not self.cones[n] else self.again(n, place)
 
@@ -269,9 +276,10 @@ def _live(program: Program) -> set[int]:
     return live
 
 
-def _cones(program: Program) -> list[bool]:
+def _cones(program: Program, positional: Sequence[bool]) -> list[bool]:
     """Which nodes are cheap: an elementwise cone of at most `CONE_LIMIT` nodes down to inputs, reductions and scans.
 
+    What depends on positions alone is computed wherever it is used.
     A Gather is a load at data-dependent coordinates; where its operand's cone is too large, it reads that from memory.
     """
     cones: list[frozenset[int] | None] = []
@@ -279,7 +287,7 @@ def _cones(program: Program) -> list[bool]:
         if isinstance(node, IndexMap):
             cones.append(cones[node.arg])
             continue
-        if not isinstance(node, Elementwise | Gather):
+        if positional[n] or not isinstance(node, Elementwise | Gather):
             cones.append(frozenset())
             continue
         below = [cones[a] for a in (node.args if isinstance(node, Elementwise) else node.indices)]
