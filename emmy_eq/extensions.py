@@ -13,6 +13,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from emmy_eq.algebra import Val
 from emmy_eq.errors import InvalidInput
 from emmy_eq.mathematics import show
 from emmy_eq.rule import Rule
@@ -103,8 +104,14 @@ def _valid(where: str, found: Sequence[Any]) -> tuple[Rule, ...]:
 
 def _read(rule: Rule) -> None:
     """Raises `InvalidInput` where the rule's function fails in the cheapest reading: a misspelled operation is no fault of ours."""
+    where = f"rule {rule.name} ({rule.source})"
     try:
         show(rule)
+    except AttributeError as error:
+        if not isinstance(error.obj, Val):
+            raise
+        legal = ", ".join(name for name, x in vars(Val).items() if callable(x) and not name.startswith("_"))
+        raise InvalidInput(where, f"a value has no method {error.name!r}; its methods are {legal}") from error
     except Exception as error:
         returns = "its function returns rewrite(lhs, rhs) or equal(lhs, rhs), made of what emmy_eq.algebra defines"
-        raise InvalidInput(f"rule {rule.name} ({rule.source})", f"reading it raised {type(error).__name__}: {error}; {returns}") from error
+        raise InvalidInput(where, f"reading it raised {type(error).__name__}: {error}; {returns}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ def compiled_from(options: argparse.Namespace) -> Compiled:
     if options.code is not None and options.inputs is not None:
         raise InvalidInput("--inputs", "it is for FILE.py:NAME; -c CODE makes its own tensors")
     if options.program is not None and not Path(options.program.rpartition(":")[0]).is_file():
-        raise InvalidInput(options.program, "it is not FILE.py:NAME with a file that exists")
+        raise InvalidInput(options.program, f"it is not FILE.py:NAME with a file that exists{_definitions(Path(options.program))}")
     place, schedule = parse_place(options.place), parse_schedule(options.schedule)
     from emmy_eq.extensions import checked
     from emmy_eq.pipeline import Compiled, Options
@@ -85,10 +86,21 @@ def load(program: str, inputs: str | None) -> tuple[Callable[..., Any], tuple[An
     except Exception as error:
         raise InvalidInput(program, f"running it raised {type(error).__name__}: {error}") from error
     if not callable(found):
-        raise InvalidInput(program, f"the file defines no function or module {name!r}")
+        raise InvalidInput(program, f"the file defines no function or module {name!r}{_definitions(Path(path))}")
     if given is None:
         raise InvalidInput(program, "no example inputs: give --inputs EXPR, or define example_inputs in the file")
     return found, tuple(given) if isinstance(given, tuple | list) else (given,)
+
+
+def _definitions(path: Path) -> str:
+    """What the top level of a file defines, as the rest of a sentence."""
+    try:
+        body = ast.parse(path.read_text()).body
+    except (OSError, SyntaxError, ValueError):
+        return ""
+    names = [s.name for s in body if isinstance(s, ast.FunctionDef | ast.ClassDef)]
+    names += [t.id for s in body if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)]
+    return f"; {path.name} defines {', '.join(dict.fromkeys(names))}" if names else ""
 
 
 def rules_of(files: Sequence[str]) -> tuple[Rule, ...]:

@@ -57,6 +57,7 @@ BAD: dict[str, tuple[list[str], str]] = {
     "inputs": (["compile", "-c", "torch.randn(4).exp()", "--inputs", "torch.randn(4)"], "FILE.py:NAME"),
     "schedule names": (["compile", "-c", "torch.randn(4).exp()", "--schedule", "a", "--schedule", "b"], "kernel's name"),
     "file": (["compile", "nosuch.py:f"], "FILE.py:NAME"),
+    "no name": (["compile", __file__], "test_cli.py defines run, "),
     "rule": (["rules", "show", "factor_sum"], "the nearest names are factor_into_sum"),
     "rule name": (["rules", "show"], "which rule"),
 }

@@ -127,7 +127,7 @@ BAD = {
     "mine.py: rule odd: a must be annotated": (
         "from emmy_eq.rule import *\n\n@rule(Rounding.EXACT)\ndef odd(a) -> Equation:\n    return rewrite(a + a, a * 2.0)\n"
     ),
-    "has no attribute 'prd'": (
+    "a value has no method 'prd'": (
         "from emmy_eq.algebra import Axes, Val\nfrom emmy_eq.rule import *\n\n@rule(Rounding.EXACT)\n"
         "def misspelled(a: Val, k: Axes) -> Equation:\n    return rewrite(a.prd(k), a.prod(k))\n"
     ),

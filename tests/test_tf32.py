@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+import emmy_eq
+from emmy_eq import report
 from emmy_eq.codegen import cuda, kernel_ir, schedule, tile_ir
 from emmy_eq.codegen.families import schedules
 from emmy_eq.codegen.kernel_ir import walk
@@ -52,6 +55,13 @@ def test_few_rows_take_tensor_cores_first(rows: int, first: str) -> None:
     found = [str(row) for row in schedules(kernel, H200)]
     assert first in found[0]
     assert any("k8x3" in row for row in found)
+
+
+def test_products_are_counted_on_the_unit_of_their_row() -> None:
+    program = emmy_eq.compile(lambda a, b: torch.relu(a @ b) * 3, (torch.empty(32, 1024), torch.empty(1024, 1024)))
+    (record,) = report.kernel_records(program)
+    assert "k8x3" in record["schedule"]
+    assert record["flops_by_unit"] == {"fma": 32 * 1024, "tf32x3": 2 * 32 * 1024 * 1024}
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
