@@ -161,7 +161,8 @@ def _cuts(graph: EGraph) -> Iterator[int]:
     sat = graph.sat
     readable = {c for c, members in enumerate(sat.classes) if any(n.op == "load" and n.children[-1:] == (c,) for n in members)}
     readable |= {o.stored for found in graph.options for o in found if o.stored >= 0}
-    candidates = sorted(c for c in readable if graph.dear[c] and not _rebuilt(graph, c))
+    shared = _multiplied(graph)
+    candidates = sorted(c for c in readable if graph.dear[c] and (c in shared or not _rebuilt(graph, c)))
     stop = frozenset(candidates)
     above: dict[int, set[tuple[int, bool]]] = {c: set() for c in candidates}  # who reads it, and whether in a fold
     for d in sorted({*candidates, *sat.roots}):
@@ -173,6 +174,24 @@ def _cuts(graph: EGraph) -> Iterator[int]:
         larger = d not in stop or sat.free[c] != sat.free[d] or itemsize(sat.dtype[d]) > itemsize(sat.dtype[c])
         if others or folded or larger or joined[d] > 1:
             yield c
+
+
+def _multiplied(graph: EGraph) -> set[int]:
+    """Operands of contractions: a kernel that does not read such a value computes it again for each tile along the other's axes."""
+    free = graph.sat.free
+    found = set()
+    for fold in (o for options in graph.options for o in options if o.op == "reduce"):
+        for product in (o for o in graph.options[fold.children[0]] if o.op == "mul"):
+            a, b = product.children
+            if free[a] & ~free[b] and free[b] & ~free[a] and free[a] & free[b] & fold.mask:
+                found |= {x for x in (a, b) if not _widened(graph, x)}
+    return found
+
+
+def _widened(graph: EGraph, c: int) -> bool:
+    """Whether ``c`` is a cast of what takes less memory."""
+    dtype = graph.sat.dtype
+    return any(o.op == "cast" and itemsize(dtype[o.children[0]]) < itemsize(dtype[c]) for o in graph.options[c])
 
 
 def _rebuilt(graph: EGraph, c: int) -> bool:

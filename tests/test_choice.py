@@ -10,12 +10,13 @@ import torch
 import emmy_eq
 from bench import fit, model, rows
 from bench.plans import read
-from bench.sweep import choice, points, tuned
+from bench.sweep import choice, point, points, tuned
 from bench.workloads import workloads
 from emmy_eq import loop_ir
 from emmy_eq.codegen.families import schedules
 from emmy_eq.extract import fitted
 from emmy_eq.extract.cost import cost
+from emmy_eq.extract.egraph import read as read_egraph
 from emmy_eq.extract.fitted import FITTED
 from emmy_eq.extract.measured import Model
 from emmy_eq.extract.plan import search
@@ -91,3 +92,11 @@ def test_decode_stores_what_attention_reads() -> None:
     for weight in ("query_weight", "key_weight", "value_weight"):
         reads = next({b.name for b in k.loops.inputs} for k in kernels if weight in {b.name for b in k.loops.inputs})
         assert not reads & {"cos", "sin"}  # what scores are made of
+
+
+def test_a_norm_may_be_stored_for_the_product_that_reads_it() -> None:
+    """It is rebuilt from a row's statistics for each tile of the product else (H200, 32 x 2048 x 2048: 22.8 us, stored 15.9)."""
+    w = point("norm_linear_f32_32x2048x2048")
+    compiled = emmy_eq.compile(w.function("cpu"), tuple(spec.blank() for spec in w.inputs))
+    norm = next(s.cls for s in compiled.egraph.seams if s.name == "rms_norm")
+    assert norm in read_egraph(compiled.egraph).cuts
