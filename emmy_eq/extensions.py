@@ -107,11 +107,9 @@ def _read(rule: Rule) -> None:
     where = f"rule {rule.name} ({rule.source})"
     try:
         show(rule)
-    except AttributeError as error:
-        if not isinstance(error.obj, Val):
-            raise
-        legal = ", ".join(name for name, x in vars(Val).items() if callable(x) and not name.startswith("_"))
-        raise InvalidInput(where, f"a value has no method {error.name!r}; its methods are {legal}") from error
     except Exception as error:
+        if isinstance(error, AttributeError) and isinstance(error.obj, Val):
+            legal = ", ".join(name for name, x in vars(Val).items() if callable(x) and not name.startswith("_"))
+            raise InvalidInput(where, f"a value has no method {error.name!r}; its methods are {legal}") from error
         returns = "its function returns rewrite(lhs, rhs) or equal(lhs, rhs), made of what emmy_eq.algebra defines"
         raise InvalidInput(where, f"reading it raised {type(error).__name__}: {error}; {returns}") from error
