@@ -40,6 +40,8 @@ def explain(compiled: Compiled) -> str:
             found[rule.rounding].append(rule)
     admitted = max((rule.rounding for rule in compiled.rules), default=Rounding.EXACT)
     parts = [f"accuracy {compiled.options.accuracy}: rules up to {admitted.name.lower()} take part."]
+    if compiled.left_out:
+        parts.append(f"left out, since it does not admit them: {', '.join(rule.name for rule in compiled.left_out)}")
     for rounding, may in MAY_CHANGE.items():
         if found[rounding]:
             rows = [[rule.name, str(rule), str(matches[rule.name])] for rule in found[rounding]]

@@ -17,7 +17,7 @@ from emmy_eq.algebra import Val
 from emmy_eq.errors import InvalidInput
 from emmy_eq.mathematics import show
 from emmy_eq.rule import Rule
-from emmy_eq.rules import ACCURACY, library
+from emmy_eq.rules import library
 
 GROUP = "emmy_eq.rules"
 DRAWS = 40  # refutes every wrong rule of the tests within a few; `emmy-eq rules check` draws more
@@ -50,11 +50,6 @@ def installed() -> tuple[Rule, ...]:
             raise InvalidInput(where, f"loading {entry.value} raised {type(error).__name__}: {error}") from error
         found += checked(_valid(where, _called(where, function)))
     return _valid(f"entry points of {GROUP}", found) if found else ()
-
-
-def admitted(accuracy: str) -> tuple[Rule, ...]:
-    """Those of `installed` that an accuracy contract admits."""
-    return tuple(r for r in installed() if r.rounding <= ACCURACY[accuracy])
 
 
 def checked(rules: Sequence[Rule]) -> tuple[Rule, ...]:

@@ -42,8 +42,8 @@ class Options:
     """What a compile may be told.
 
     ``place``: ``auto``, ``fuse``, ``cut``, or seam names mapped to ``fuse`` or ``cut``.  ``schedule``: a row for the one
-    kernel, or kernel names mapped to rows.  ``rules``: added to those that ``accuracy`` admits.  ``search_seconds``: the best plan found by
-    then is taken; a search that ends by itself depends on nothing else.
+    kernel, or kernel names mapped to rows.  ``rules``: beside the library's; those that ``accuracy`` does not admit are left out, and named
+    on stderr.  ``search_seconds``: the best plan found by then is taken; a search that ends by itself depends on nothing else.
     """
 
     target: str = "sm_90a"
@@ -107,6 +107,8 @@ class Compiled:
     def egraph(self) -> Saturated:
         from emmy_eq.egraph import saturate
 
+        for rule in self.left_out:
+            _say_once(f"rule {rule.name} is left out: accuracy {self.options.accuracy} does not admit what {rule.rounding.name.lower()}")
         return saturate(self.terms, self.rules)
 
     @stage
@@ -197,12 +199,20 @@ class Compiled:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """The rules that take part: those of the library and of installed distributions that the accuracy admits, and the options'."""
-        from emmy_eq.extensions import admitted
-        from emmy_eq.rules import active
+        """The rules that take part: those of the library, of installed distributions and of the options that the accuracy admits."""
+        from emmy_eq.extensions import installed
+        from emmy_eq.rules import active, admitted
 
         accuracy = self.options.accuracy
-        return (*active(accuracy), *admitted(accuracy), *self.options.rules) if self._only is None else self._only
+        return (*active(accuracy), *admitted((*installed(), *self.options.rules), accuracy)) if self._only is None else self._only
+
+    @property
+    def left_out(self) -> tuple[Rule, ...]:
+        """The rules of the options that the accuracy does not admit."""
+        from emmy_eq.rules import admitted
+
+        taken = admitted(self.options.rules, self.options.accuracy)
+        return tuple(r for r in self.options.rules if r not in taken)
 
     def restricted(self, rules: Sequence[Rule]) -> Compiled:
         """The same program under these rules alone."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 if __name__ != "emmy_eq.rules":
     raise ImportError("import emmy_eq.rules, not rules")
 
+from collections.abc import Iterable
 from functools import cache
 
 from emmy_eq.rule import Rounding, Rule
@@ -25,5 +26,10 @@ def library() -> dict[str, Rule]:
 
 
 def active(accuracy: str = "default") -> tuple[Rule, ...]:
-    """The rules that an accuracy contract admits."""
-    return tuple(r for r in library().values() if r.rounding <= ACCURACY[accuracy])
+    """The library's rules that an accuracy contract admits."""
+    return admitted(library().values(), accuracy)
+
+
+def admitted(rules: Iterable[Rule], accuracy: str) -> tuple[Rule, ...]:
+    """Those of ``rules`` that an accuracy contract admits; a contract is about results, so it is no matter who asks for the others."""
+    return tuple(r for r in rules if r.rounding <= ACCURACY[accuracy])

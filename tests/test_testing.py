@@ -84,6 +84,14 @@ def test_equivalence_by_value_and_by_rules() -> None:
         assert_equivalent(lambda a, b, c: a @ b, lambda a, b, c: a @ c, x)
 
 
+@rule(Rounding.EXACT)
+def swapped(a: Val, b: Val) -> Equation:
+    return rewrite(a.maximum(b), b.maximum(a))
+
+
+(exp_of_sum,) = extensions.from_file(EXAMPLE)
+
+
 @rule(Rounding.REASSOCIATES)
 def max_of_shifted(a: Val, c: Val, k: Axes) -> Equation:
     """False where c varies along k: its guard is missing."""
@@ -115,6 +123,18 @@ def test_rules_of_a_file_take_part(capsys: pytest.CaptureFixture[str]) -> None:
     assert "= prod(" not in capsys.readouterr().out
     assert main(["rules", "show", "--rules", EXAMPLE]) == 0
     assert "prod[k](exp(v)) -> exp(sum[k](v))" in capsys.readouterr().out
+
+
+def test_strict_leaves_out_a_rule_of_ones_own_that_rounds(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["compile", "-c", "torch.randn(4, 8).exp().prod(1)", "--rules", EXAMPLE, "--accuracy", "strict", "--explain-accuracy"]
+    assert main(command) == 0
+    said = capsys.readouterr()
+    assert "rules up to exact take part" in said.out
+    assert "left out, since it does not admit them: exp_of_sum" in said.out
+    assert "rule exp_of_sum is left out: accuracy strict does not admit what reassociates" in said.err
+    x = torch.randn(4, 8)
+    assert "= serial_prod(" in emmy_eq.compile(lambda a: a.exp().prod(1), (x,), accuracy="strict", rules=[exp_of_sum]).show("loop")
+    assert swapped in emmy_eq.compile(lambda a: a + 1, (x,), accuracy="strict", rules=[swapped]).rules
 
 
 BAD = {

@@ -29,7 +29,7 @@ from emmy_eq.extract.targets import Target, target
 from emmy_eq.lower import lower
 from emmy_eq.ops import FLOATS
 from emmy_eq.rule import Rule
-from emmy_eq.rules import active
+from emmy_eq.rules import active, admitted
 from emmy_eq.strict import in_order
 from emmy_eq.testing import kernels
 from emmy_eq.testing.compare import Allowed, allowed, same_bits, same_numbers
@@ -72,7 +72,7 @@ def check_program(
     """Raise `Mismatch` where a stage of ``function`` on ``inputs`` is wrong, and what a stage raises that breaks.
 
     ``special``: the inputs hold infinities or NaN; then ``accuracy`` is strict.  ``key`` draws extractions, target, pinned seams and
-    schedule rows.  ``rules`` take part beside those of the library.  ``nvrtc`` compiles the CUDA of every kernel as well.
+    schedule rows.  ``rules`` that ``accuracy`` admits take part beside the library's.  ``nvrtc`` compiles the CUDA of every kernel as well.
     """
     done, rng = Checked(), Random(key)
     try:
@@ -83,7 +83,7 @@ def check_program(
         return done
     accuracy = "strict" if special else accuracy
     program = in_order(program) if accuracy == "strict" else program
-    _Stages(program, special, accuracy == "strict", rng, (*active(accuracy), *rules), done).run(captured, nvrtc)
+    _Stages(program, special, accuracy == "strict", rng, (*active(accuracy), *admitted(rules, accuracy)), done).run(captured, nvrtc)
     return done
 
 
