@@ -32,6 +32,7 @@ BATCH = 50  # programs between two looks at the clock and the corpus; every four
 PATIENCE = 120.0  # processor seconds for one program, beyond which it counts as a failure: a saturation or search without end
 GRACE = 60.0  # seconds beyond the end for what was just found to become small
 ACCURACIES = ("default", "default", "default", "strict", "fast")  # of finite programs
+SPECIAL = ("strict", "strict", "default", "fast")  # of those with special values
 CUBINS = 20  # every so many programs, NVRTC compiles the CUDA too
 
 
@@ -132,7 +133,8 @@ class Fuzzer:
 
     def failure(self, source: Source, special: bool) -> Failure | None:
         key = int(hashlib.sha256(str(source).encode()).hexdigest()[:6], 16)
-        case = Case(special, "strict" if special else ACCURACIES[key % len(ACCURACIES)], key)
+        accuracies = SPECIAL if special else ACCURACIES
+        case = Case(special, accuracies[key % len(accuracies)], key)
         return self.attempt(source.function(), source.tensors(), f"{source}{case}", case)
 
     def attempt(self, function: Callable[..., Any], inputs: tuple[Any, ...], text: str, case: Case) -> Failure | None:

@@ -123,7 +123,7 @@ def _merged(a: Planned, b: Planned, make: Make, together: Together, axes: AxisTa
     if renamed is None:
         return None
     forms = [[*first, *renamed]]
-    if first and _reads(b) & made.keys() and (other := together(forms[0], _reads(a) | _reads(b))) is not None:
+    if first and _reads(b) & made.keys() and (other := together(forms[0], _reads(a) | _reads(b) - made.keys())) is not None:
         forms.append([*other])
     return min(_possible(forms, make), key=lambda k: k.cost.seconds, default=None)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from random import Random
 from typing import Any
 
@@ -36,6 +37,19 @@ class Run:
 def launched(loops: loop_ir.Program) -> list[loop_ir.Kernel]:
     """The kernels that write something."""
     return [k for k in loops.kernels if any(0 not in b.shape for b in k.outputs)]
+
+
+def serial_steps(body: Sequence[loop_ir.Stmt], repeats: int = 1) -> int:
+    """Statements that are executed one after the other where every fold is in order."""
+    steps = 0
+    for s in body:
+        if isinstance(s, loop_ir.Loop):
+            steps += serial_steps(s.body, repeats)
+        elif isinstance(s, loop_ir.Fold):
+            steps += serial_steps((*s.body, *s.observer), repeats * prod(a.extent for a in s.axes))
+        else:
+            steps += repeats
+    return steps
 
 
 def runs(loops: loop_ir.Program, inputs: Mapping[str, Array], on: Target, rng: Random, cubins: bool = False) -> Iterator[Run]:
