@@ -89,7 +89,7 @@ FOUND: dict[str, tuple[str, tuple[Given, ...]]] = {
     ),
     "a merged kernel shared a pass over what its own first half made, and no longer stored": (
         "(lambda y: (F.relu(y), y.var(0, correction=0).softmax(0).amax(0)))(x0 @ x1 + (x0 @ x2) @ x3)",
-        (Given((1, 8), "f32", "normal", 6), Given((8, 2), "f32", "normal", 4), Given((8, 1), "f32", "normal", 7), Given((1, 2), "f32", "normal", 2)),
+        tuple(Given(shape, "f32", "normal", 6) for shape in ((1, 8), (8, 2), (8, 1), (1, 2))),
     ),
     "a gather through a view had coordinates beyond the bound that its lowering assumed": (
         "x0.repeat_interleave(4, 0).reshape(4, 4, 1).transpose(0, 1).reshape(16, 1)[x1]",

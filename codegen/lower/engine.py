@@ -176,7 +176,8 @@ class Engine:
         buffer = self.buffers[s.buffer]
         offset = access.flat(s.index, buffer.shape)
         coords = {f"g{n}": self.value(name, scope) for n, name in enumerate(v.args)}
-        limits = {g: min((access.limit(i, g, n) for i, n in zip(s.index, buffer.shape, strict=True)), default=access.UNKNOWN) for g in coords}
+        dims = list(zip(s.index, buffer.shape, strict=True))
+        limits = {g: min((access.limit(i, g, n) for i, n in dims), default=access.UNKNOWN) for g in coords}
 
         def address(point: dict[str, int]) -> Idx:
             there = {g: self._coordinate(frag.at(point), limits[g]) for g, frag in coords.items()}
