@@ -257,5 +257,5 @@ def _check_warpgroups(row: Schedule) -> None:
             raise InvalidInput(f"split {name}:{s}", why)
         if s.atom == "n8" and s.regs * ATOMS["n8"] > 256:
             raise InvalidInput(f"split {name}:{s}", "a warpgroup has up to 256 columns")
-        if s.atom[:1] == "k" and (s.atom != "k16" or s.regs % 4):
+        if s.atom[:1] == "k" and (s.atom != "k16" or (s.steps != 1 and s.regs % 4)):
             raise InvalidInput(f"split {name}:{s}", "the copy engine brings rows of 64 16-bit values: r4.k16, r8.k16, ...")

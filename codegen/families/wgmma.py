@@ -38,8 +38,9 @@ def matches(facts: Facts) -> bool:
 
 
 def _reachable(facts: Facts, name: str, p: Product) -> bool:
-    found = tma.operand(facts.known[name].stmt, facts.buffers, {a: facts.extents[a] for a in facts.known[name].axes})
-    return found is not None and next(iter(found)) in (p.m, p.n, p.k)
+    v = facts.known[name]
+    found = tma.operand(v.stmt, facts.buffers, {a: facts.extents[a] for a in v.axes})
+    return found is not None and tma.boxed(found, [a for a in v.axes if a in (p.m, p.n, p.k)])
 
 
 def rows(facts: Facts, target: Target) -> Iterator[Schedule]:

@@ -7,7 +7,7 @@ forgotten when the loop ends: registers of a loop's body are not visible after i
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterator
+from collections.abc import Collection, Container, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +18,8 @@ from emmy_eq.codegen.kernel_ir import Atom, Lit
 from emmy_eq.codegen.lower.layout import Fragment, coordinates, join
 from emmy_eq.index import Idx
 from emmy_eq.terms import to_bits
+
+ZERO = ix.const(0)
 
 
 def literal(dtype: str, value: float | int | bool) -> Lit:
@@ -71,13 +73,16 @@ class Builder:
             self.levels = self.levels + deeper
 
     @contextmanager
-    def loop(self, var: str, count: int, unroll: int = 1, stop: Idx | None = None) -> Iterator[None]:
-        """``for var in range(count)`` (or up to ``stop``, at most count) around what is emitted within."""
+    def loop(
+        self, var: str, count: int, unroll: int = 1, stop: Idx | None = None, start: Idx = ZERO, also: Collection[str] = ()
+    ) -> Iterator[None]:
+        """``for var in range(count)`` (or from ``start`` up to ``stop``, at most count) around what is emitted within.  ``also``: registers
+        made there of ``var``."""
         self.extents[var] = count
-        self.levels.append(Level(frozenset({var})))
+        self.levels.append(Level(frozenset({var, *also})))
         yield
         level = self.levels.pop()
-        self.emit(k.For(var, ix.const(0), ix.const(count) if stop is None else stop, 1, tuple(level.stmts), unroll))
+        self.emit(k.For(var, start, ix.const(count) if stop is None else stop, 1, tuple(level.stmts), unroll))
 
     def find(self, key: Hashable) -> Any:
         """What was remembered under ``key`` at any open level, or None."""

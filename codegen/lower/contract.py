@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from emmy_eq import index as ix
-from emmy_eq.codegen.lower import fold, matrix, reduce, skip, stage, tma, wgmma
+from emmy_eq.codegen.lower import fold, matrix, reduce, skip, stage, tma, twisted, wgmma
 from emmy_eq.codegen.lower.builder import literal
 from emmy_eq.codegen.lower.layout import AxisMap, Fragment, Scope, bits, coordinates
 from emmy_eq.codegen.lower.matrix import Product
@@ -86,15 +86,15 @@ def _shared(e: Engine, name: str, folded: frozenset[str], over: list[str]) -> li
     return [x for a in v.args for x in _shared(e, a, folded, over)]
 
 
-def ahead(e: Engine, f: Fold) -> tuple[dict[str, AxisMap], list[Product]]:
-    """Of folds inside ``f`` that take one step, not within others of several: where their axes lie, and their products, whose operands
-    ``f`` can bring early."""
+def ahead(e: Engine, f: Fold) -> tuple[dict[str, AxisMap], dict[str, Product]]:
+    """Of folds inside ``f`` that take one step, not within others of several: where their axes lie; and by result their products, whose
+    operands ``f`` can bring early."""
     inside = [s for s in walk(f.body) if isinstance(s, Fold) and all(p.steps == 1 for p in e.place(s.axes))]
     maps = {p.map.axis: p.map for s in inside for p in e.place(s.axes)}
     with e.bound(maps):
         once = [s for s in inside if all(a in e.home for c in s.carries for r in c.results for a in e.known[r].axes)]
         plans = [plan(e, s, e.place(s.axes)) for s in once]
-    return maps, [p for found in plans for p in found.matrix.values()]
+    return maps, {r: p for found in plans for r, p in found.matrix.items()}
 
 
 def applies(e: Engine, f: Fold, placed: list[Placed]) -> bool:
@@ -103,19 +103,19 @@ def applies(e: Engine, f: Fold, placed: list[Placed]) -> bool:
 
 def emit(e: Engine, f: Fold, placed: list[Placed], states: list[State]) -> None:
     """Compute every carry of ``f``, and remember the results."""
-    _Contraction(e, f, placed, states).emit()
+    Contraction(e, f, placed, states).emit()
 
 
-class _Contraction:
+class Contraction:
     """One fold being lowered; ``accs`` are its accumulators, a state per carry."""
 
     def __init__(self, e: Engine, f: Fold, placed: list[Placed], states: list[State]) -> None:
         self.e, self.f, self.placed, self.states = e, f, placed, states
         self.plan = plan(e, f, placed)
         with e.bound({p.map.axis: p.map for p in placed}):
-            self.within, inner = ahead(e, f)
-        self.early = tuple(dict.fromkeys(x for p in inner for x in p.staged))
-        e.matrices |= {x for p in (*self.plan.matrix.values(), *inner) for x in p.staged}
+            self.within, self.scores = ahead(e, f)
+        self.early = tuple(dict.fromkeys(x for p in self.scores.values() for x in p.staged))
+        e.matrices |= {x for p in (*self.plan.matrix.values(), *self.scores.values()) for x in p.staged}
         self.accs = [fold.declare(e, c, st) for c, st in zip(f.carries, states, strict=True)]
         self.weights: dict[str, str] = {}  # of a twist whose sums are not all on tensor cores, by its key
         self.staged: frozenset[str] = frozenset()
@@ -126,7 +126,9 @@ class _Contraction:
 
     def emit(self) -> None:
         e = self.e
-        if e.row.stage.path == "tma":
+        if e.row.stage.path == "tma" and self.scores:
+            twisted.emit(self)
+        elif e.row.stage.path == "tma":
             self.by_boxes()
         else:
             self.by_tiles()
@@ -159,7 +161,7 @@ class _Contraction:
         """Operands come by the copy engine, and warpgroups multiply them."""
         e = self.e
         inner = {r for c, i in zip(self.f.carries, self.plan.inner, strict=True) for r, x in zip(c.results, i, strict=False) if x}
-        if self.early or inner - set(self.plan.matrix) or any(p.held for p in self.plan.matrix.values()):
+        if inner - set(self.plan.matrix) or any(p.held for p in self.plan.matrix.values()):
             raise Unsupported("schedule", "the copy engine for other operands than those of products on tensor cores")
         again = self.again()
         with e.bound({p.map.axis: p.map for p in self.placed}):
@@ -194,13 +196,14 @@ class _Contraction:
         e = self.e
         for c, st, acc, inner in self.parts():
             if isinstance(st, Twisted):
-                self.twist(c, st, acc, inner, maps)
+                self.rescale(acc, inner, self.twist(c, st, acc, inner, maps))
             elif not inner[0]:
                 for target, part in zip(acc, st.collect(e.b, acc, fold.items(e, c, st, maps)), strict=True):
                     e.b.assign(target, "mov", part)
 
-    def twist(self, c: Carry, st: Twisted, acc: Parts, inner: tuple[bool, ...], maps: Scope) -> None:
-        """The key, the same in all threads; sums rescaled to it; the weights, which become a value of the tile."""
+    def twist(self, c: Carry, st: Twisted, acc: Parts, inner: tuple[bool, ...], maps: Scope) -> Fragment:
+        """The key, the same in all threads; tile parts of sums under it; the weights, which become a value of the tile.  Gives the factor
+        by which inner parts are to be rescaled."""
         e, b, dtype = self.e, self.e.b, st.dtypes[0]
         s = e.masked(e.value(c.args[0], e.home), maps, st.mask())
         points = list(coordinates({a: m.count for a, m in maps.items()}))
@@ -210,7 +213,6 @@ class _Contraction:
         factor, weight = st.rescale(b, acc[0], key), st.weights(b, [s], key)[0]
         for n, total in enumerate(acc[1:], 1):
             if inner[n]:
-                b.assign(total, "mul", total, factor)
                 continue
             scaled, v = b.apply("mul", dtype, total, factor), e.value(c.args[n], e.home)
             for p in points:
@@ -222,6 +224,13 @@ class _Contraction:
         e.bind(name, e.home, weight)
         if any(i and r not in self.plan.matrix for i, r in zip(inner, c.results, strict=True)):
             self.weights[c.results[0]] = name
+        return factor
+
+    def rescale(self, acc: Parts, inner: tuple[bool, ...], factor: Fragment) -> None:
+        """Inner parts under a new key."""
+        for total, over in zip(acc, inner, strict=True):
+            if over:
+                self.e.b.assign(total, "mul", total, factor)
 
     def inner_parts(self, maps: Scope, tiles: dict[str, SharedTile]) -> None:
         """One element of the folded axes at a time: read fragments, accumulate."""

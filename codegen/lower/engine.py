@@ -16,7 +16,7 @@ from emmy_eq import index as ix
 from emmy_eq.codegen.kernel_ir import Atom, Cmp, Lit
 from emmy_eq.codegen.lower import access, fold, positions, scan, stage, tma_store
 from emmy_eq.codegen.lower.access import Memory
-from emmy_eq.codegen.lower.builder import Builder
+from emmy_eq.codegen.lower.builder import Builder, literal
 from emmy_eq.codegen.lower.layout import AxisMap, Fragment, Scope, atom_map, bits, coordinates, join, scalar
 from emmy_eq.codegen.lower.threads import Digits, digits
 from emmy_eq.codegen.lower.tma import Producer
@@ -46,6 +46,7 @@ class Engine:
         self.b = Builder(self.row.threads, self.digits.grid, self.buffers)
         self.home: dict[str, AxisMap] = {}
         self.needed: dict[str, frozenset[str]] = {}
+        self.holds: frozenset[str] = frozenset()  # conditions that are true of all that is now in hand
         self.doubled: set[str] = set()  # shared arrays of several buffers
         self.matrices: set[str] = set()  # values that ldmatrix reads from shared memory
         self.producer = Producer()
@@ -109,6 +110,15 @@ class Engine:
         finally:
             self.home = before
 
+    @contextmanager
+    def given(self, conditions: frozenset[str]) -> Iterator[None]:
+        """``conditions`` are true within."""
+        before, self.holds = self.holds, self.holds | conditions
+        try:
+            yield
+        finally:
+            self.holds = before
+
     # -- values ---------------------------------------------------------------------------------------------------
 
     def level(self, scope: Scope, name: str) -> int:
@@ -157,6 +167,10 @@ class Engine:
             return scalar(Lit(s.dtype, s.attr), s.dtype)
         if s.op == "iota":
             return self.indices(s.attr, v.axes, scope, s.dtype)
+        if v.name in self.holds:
+            return scalar(literal("bool", True), "bool")
+        if s.op == "where" and v.args[0] in self.holds:
+            return self.value(v.args[1], scope)
         if (found := positions.compare(self, v.name, scope)) is not None:
             return found
         return self.b.apply(s.op, s.dtype, *(self.value(a, scope) for a in v.args))

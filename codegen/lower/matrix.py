@@ -96,7 +96,7 @@ def multiply(e: Engine, products: Sequence[tuple[Product, Fragment]], tiles: Map
             if step >= _steps(e, p.k):
                 continue
             if p.left not in found:
-                found[p.left] = _held(e, p, step) if p.held else _operand(e, tiles[p.left], p.left, p.m, p.k, step, second=False)
+                found[p.left] = held(e, p, step) if p.held else _operand(e, tiles[p.left], p.left, p.m, p.k, step, second=False)
             if p.right not in found:
                 found[p.right] = _operand(e, tiles[p.right], p.right, p.n, p.k, step, second=True)
             columns = range(e.home[p.n].chunk // N)
@@ -136,7 +136,7 @@ def _accumulators(total: Fragment, m: str, i: int, n: str, j: int) -> Parts:
     return tuple(str(total.at({**others, m: 2 * i + row, n: 2 * j + column})) for row in (0, 1) for column in (0, 1))
 
 
-def _held(e: Engine, p: Product, step: int) -> Operand:
+def held(e: Engine, p: Product, step: int) -> Operand:
     """The left operand from a value in the layout of a result: of rows g, g + 8, the lane's place in the first half of k, then in the
     second; pairs of 16-bit values."""
     frag, dtype = e.value(p.left, e.home), e.known[p.right].dtype

@@ -6,7 +6,7 @@ What lies beyond an axis's extent arrives as zero.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING
@@ -37,25 +37,32 @@ REGISTERS = 8  # that setmaxnreg counts by
 FEW, MANY = 24, 240  # of a thread that asks for boxes, and at most of one that computes (the rest of 255 is of no use)
 
 
-def strides(index: tuple[Idx, ...], shape: tuple[int, ...], extents: Mapping[str, int], size: int) -> dict[str, int] | None:
-    """Elements between neighbours along each axis of ``index``, the contiguous axis first; None where no tensor map describes them.
+def strides(index: tuple[Idx, ...], shape: tuple[int, ...], extents: Mapping[str, int], size: int) -> dict[Idx, int] | None:
+    """Elements between neighbours along each part of ``index``, the contiguous one first; None where no tensor map describes them.
 
-    ``shape`` and ``size`` (bytes of an element) are of the buffer, ``extents`` of the axes.
+    A part is an axis, or what an index makes of axes (the keys' head of a group of heads).  ``shape`` and ``size`` (bytes of an
+    element) are of the buffer, ``extents`` of the axes.
     """
-    offset = ix.simplify(access.flat(index, shape), extents)
-    found = {f.name: c for f, c in ix.terms(offset) if f.op == "var" and f.name in extents}
-    first, *others = sorted(found, key=lambda a: found[a]) or [""]
-    plain = len(found) == len(ix.terms(offset)) and len(found) <= RANK
-    if not plain or found.get(first) != 1 or any(found[a] * size % UNIT for a in others):
+    found = dict(ix.terms(ix.simplify(access.flat(index, shape), extents)))
+    if any(not ix.variables(f) or not ix.variables(f) <= set(extents) for f in found) or not 0 < len(found) <= RANK:
         return None
-    return {a: found[a] for a in (first, *others)}
+    first, *others = sorted(found, key=lambda f: found[f])
+    if first.op != "var" or found[first] != 1 or any(found[f] * size % UNIT for f in others):
+        return None
+    return {f: found[f] for f in (first, *others)}
 
 
-def operand(s: Let | Load | Fold, buffers: Mapping[str, Buffer], extents: Mapping[str, int]) -> dict[str, int] | None:
+def operand(s: Let | Load | Fold, buffers: Mapping[str, Buffer], extents: Mapping[str, int]) -> dict[Idx, int] | None:
     """`strides` of a 16-bit value that is loaded as it is; None where the copy engine cannot read it."""
     if not isinstance(s, Load) or s.indices or itemsize(buffers[s.buffer].dtype) != ITEM:
         return None
     return strides(s.index, buffers[s.buffer].shape, extents, ITEM)
+
+
+def boxed(shape: Mapping[Idx, int], tiled: Collection[str]) -> bool:
+    """Whether boxes can extend along the axes ``tiled``: each is a part of its own, the contiguous one among them."""
+    parts = [f for f in shape if ix.variables(f) & set(tiled)]
+    return next(iter(shape)) in parts and sorted(f.name for f in parts if f.op == "var") == sorted(tiled) and len(parts) == len(tiled)
 
 
 @dataclass(slots=True)
@@ -67,10 +74,11 @@ class Producer:
     start: list[k.Stmt] = field(default_factory=list)
     body: list[k.Stmt] = field(default_factory=list)
 
-    def map(self, name: str, buffer: str, dtype: str, scope: Scope, axes: tuple[str, ...], shape: Mapping[str, int], rows: int) -> None:
-        """A tensor map whose boxes are ``rows`` rows along the second of ``axes``; ``shape``: the stride of each."""
-        extents, found = tuple(scope[a].extent for a in axes), tuple(shape[a] for a in axes)
-        self.maps.append(k.TensorMap(name, buffer, dtype, extents, found, (PANEL, rows, *(1 for _ in axes[2:])), ITEM * PANEL))
+    def map(self, name: str, buffer: str, dtype: str, scope: Scope, parts: tuple[Idx, ...], shape: Mapping[Idx, int], rows: int) -> None:
+        """A tensor map whose boxes are ``rows`` rows along the second of ``parts``; ``shape``: the stride of each."""
+        axes = {a: m.extent for a, m in scope.items()}
+        extents, found = tuple(ix.bounds(f, axes)[1] + 1 for f in parts), tuple(shape[f] for f in parts)
+        self.maps.append(k.TensorMap(name, buffer, dtype, extents, found, (PANEL, rows, *(1 for _ in parts[2:])), ITEM * PANEL))
 
     def beside(self, body: tuple[k.Stmt, ...], threads: int, registers: int, resident: int) -> tuple[tuple[k.Stmt, ...], int]:
         """``body`` in ``threads`` threads, the producer's in those after them, and how many threads that is together.
@@ -123,7 +131,7 @@ class BoxTile:
     rows: int
     count: int
     pitch: int  # elements from one panel to the next
-    axes: tuple[str, ...]  # as the tensor map has them
+    parts: tuple[Idx, ...]  # of the index, as the tensor map has them
     start: Idx
     buffer: int = 0  # elements from one buffer to the next
 
@@ -133,48 +141,68 @@ class BoxTile:
         return self.rows * PANEL * self.count
 
 
-@dataclass(slots=True)
-class Pipeline:
-    """The operands of one fold, in ``depth`` buffers each; see `emmy_eq.codegen.lower.pipeline`."""
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Operands that come together, in ``depth`` buffers each; turn n of them is in buffer n % depth.
 
-    placed: list[Placed]
+    ``full`` and ``empty`` are mbarriers of each buffer; one of ``span`` threads says for all that a buffer is free.
+    """
+
     depth: int
+    span: int
     tiles: dict[str, BoxTile]
     full: str
     empty: str
-    read: bool  # by other instructions than wgmma
+
+    @staticmethod
+    def start(e: Engine, operands: Sequence[tuple[str, ...]], depth: int, span: int = WARPGROUP) -> Stream:
+        """Operands of one group lie side by side."""
+        tiles = {name: tile for group in operands for name, tile in _allocate(e, group, depth)}
+        full, empty = (_mbarriers(e, prefix, depth) for prefix in ("full", "empty"))
+        for n in range(depth):
+            e.producer.start += [k.MbarInit(full, ix.const(n), 1), k.MbarInit(empty, ix.const(n), e.row.threads // span)]
+        return Stream(depth, span, tiles, full, empty)
+
+    def asks(self, e: Engine, turn: Idx) -> tuple[k.Stmt, ...]:
+        """What the producer does for a turn, whose axes are bound."""
+        slot = turn % self.depth
+        tiles = [self.tile(name, turn) for name in self.tiles]
+        boxes = [k.TmaLoad(tile.map, point, tile.array, to, self.full, slot) for tile in tiles for point, to in panels(e, tile)]
+        size = sum(t.size * ITEM for t in tiles)
+        return k.MbarWait(self.empty, slot, (turn // self.depth + 1) % 2), k.MbarExpect(self.full, slot, size), *boxes
+
+    def tile(self, name: str, turn: Idx) -> BoxTile:
+        tile = self.tiles[name]
+        return replace(tile, start=tile.start + turn % self.depth * tile.buffer)
+
+    def wait(self, e: Engine, turn: Idx) -> None:
+        e.b.emit(k.MbarWait(self.full, turn % self.depth, turn // self.depth % 2))
+
+    def release(self, e: Engine, turn: Idx, where: k.Predicate = ()) -> None:
+        one = k.Cmp(TID % self.span, "==", ix.const(0))
+        e.b.emit(k.If((*where, one), (k.MbarArrive(self.empty, turn % self.depth),)))
+
+
+@dataclass(slots=True)
+class Pipeline:
+    """The operands of one fold; see `emmy_eq.codegen.lower.pipeline`."""
+
+    placed: list[Placed]
+    stream: Stream
     step: Idx
 
     @staticmethod
     def start(e: Engine, placed: list[Placed], operands: Sequence[tuple[str, ...]], read: bool) -> Pipeline:
-        """Buffers and mbarriers, and all that the producer warp does.  Operands of one group lie side by side."""
-        if len(e.b.levels) > 1:
-            raise Unsupported("schedule", "operands by the copy engine inside a serial loop")
-        depth = e.row.stage.depth
+        """Buffers and mbarriers, and all that the producer warp does.  ``read``: by other instructions than wgmma."""
+        once(e)
         with e.bound(e.maps_at(placed, ix.const(0))):
-            tiles = {name: tile for group in operands for name, tile in _allocate(e, group, depth)}
-        full, empty = (_mbarriers(e, prefix, depth) for prefix in ("full", "empty"))
+            stream = Stream.start(e, operands, e.row.stage.depth, WARP if read else WARPGROUP)
         steps = prod(p.steps for p in placed)
         step = var(e.b.fresh("ahead"))
         e.b.extents[step.name] = steps
-        slot = step % depth
         with e.bound(e.maps_at(placed, step)):
-            boxes = [
-                k.TmaLoad(tile.map, point, tile.array, to, full, slot)
-                for tile in tiles.values()
-                for point, to in panels(e, _at(tile, step, depth))
-            ]
-        sizes = sum(t.size * ITEM for t in tiles.values())
-        asks: tuple[k.Stmt, ...] = (
-            k.MbarWait(empty, slot, (step // depth + 1) % 2),
-            k.MbarExpect(full, slot, sizes),
-            *boxes,
-        )
-        span = WARP if read else WARPGROUP
-        for n in range(depth):
-            e.producer.start += [k.MbarInit(full, ix.const(n), 1), k.MbarInit(empty, ix.const(n), e.row.threads // span)]
-        e.producer.body.append(k.For(step.name, ix.const(0), ix.const(steps), 1, asks))
-        return Pipeline(placed, depth, tiles, full, empty, read, ix.const(0))
+            e.producer.body.append(k.For(step.name, ix.const(0), ix.const(steps), 1, stream.asks(e, step)))
+        return Pipeline(placed, stream, ix.const(0))
 
     def run(self, e: Engine, multiply: Callable[[], None], totals: Sequence[Fragment]) -> None:
         """All steps, each with its axes bound.
@@ -193,32 +221,31 @@ class Pipeline:
 
     def _step(self, e: Engine, step: Idx, multiply: Callable[[], None]) -> None:
         self.step = step
-        e.b.emit(k.MbarWait(self.full, step % self.depth, step // self.depth % 2))
+        self.stream.wait(e, step)
         with e.bound(e.maps_at(self.placed, step)):
             multiply()
 
     def tile(self, name: str) -> BoxTile:
-        return _at(self.tiles[name], self.step, self.depth)
+        return self.stream.tile(name, self.step)
 
     def _release(self, e: Engine) -> None:
         """The products of the step before are done: its buffers are free.  Those of this step go on."""
         e.b.emit(k.WgmmaWait(1))
-        span = WARP if self.read else WARPGROUP
-        if self.read:
+        if self.stream.span == WARP:
             e.b.emit(k.WarpSync())
-        before = (self.step + (self.depth - 1)) % self.depth
-        where = (k.Cmp(self.step, ">", ix.const(0)), k.Cmp(TID % span, "==", ix.const(0)))
-        e.b.emit(k.If(where, (k.MbarArrive(self.empty, before),)))
+        self.stream.release(e, self.step + (self.stream.depth - 1), (k.Cmp(self.step, ">", ix.const(0)),))
+
+
+def once(e: Engine) -> None:
+    """The producer asks for the operands of what stands in no loop."""
+    if len(e.b.levels) > 1:
+        raise Unsupported("schedule", "operands by the copy engine inside a serial loop")
 
 
 def _mbarriers(e: Engine, prefix: str, count: int) -> str:
     name = e.b.fresh(prefix)
     e.b.shared.append(k.Shared(name, "mbar", count, 8))
     return name
-
-
-def _at(tile: BoxTile, step: Idx, depth: int) -> BoxTile:
-    return replace(tile, start=tile.start + step % depth * tile.buffer)
 
 
 def _allocate(e: Engine, names: tuple[str, ...], depth: int) -> Iterator[tuple[str, BoxTile]]:
@@ -241,23 +268,24 @@ def _boxed(e: Engine, name: str) -> BoxTile:
     v, s = e.known[name], e.known[name].stmt
     shape = operand(s, e.buffers, {a: e.home[a].extent for a in v.axes})
     tiled = [a for a in v.axes if e.home[a].tile > 1]
-    if not isinstance(s, Load) or shape is None or len(tiled) != 2 or next(iter(shape)) not in tiled:
+    if not isinstance(s, Load) or shape is None or len(tiled) != 2 or not boxed(shape, tiled):
         raise Unsupported("schedule", f"the copy engine reads 16-bit tensors as they are, in rows of multiples of 16 bytes, not {name}")
-    inner = next(iter(shape))
+    inner = next(iter(shape)).name
     (outer,) = (a for a in tiled if a != inner)
     rows = e.home[outer].tile
     if rows > BOX:
         raise Unsupported("schedule", f"a box of {rows} rows; the copy engine brings {BOX}")
-    order = (inner, outer, *(a for a in shape if a not in tiled))
+    parts = (var(inner), var(outer), *(f for f in shape if f not in (var(inner), var(outer))))
     name = e.b.fresh("map")
-    e.producer.map(name, s.buffer, v.dtype, e.home, order, shape, rows)
-    return BoxTile(name, "", v.dtype, inner, outer, rows, -(-e.home[inner].tile // PANEL), rows * PANEL, order, ix.const(0))
+    e.producer.map(name, s.buffer, v.dtype, e.home, parts, shape, rows)
+    return BoxTile(name, "", v.dtype, inner, outer, rows, -(-e.home[inner].tile // PANEL), rows * PANEL, parts, ix.const(0))
 
 
 def panels(e: Engine, tile: BoxTile) -> Iterator[tuple[tuple[Idx, ...], Idx]]:
     """Of each box of the tile: its coordinates, and where it lies in shared memory."""
+    bases = {a: m.base for a, m in e.home.items()}
     for n in range(tile.count):
-        point = tuple(e.b.simplify(e.home[a].base + (n * PANEL if a == tile.inner else 0)) for a in tile.axes)
+        point = tuple(e.b.simplify(ix.substitute(f, bases) + (n * PANEL if f == var(tile.inner) else 0)) for f in tile.parts)
         yield point, e.b.simplify(tile.start + n * tile.pitch)
 
 

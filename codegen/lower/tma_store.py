@@ -13,6 +13,7 @@ from emmy_eq.codegen.lower import tma
 from emmy_eq.codegen.lower.layout import TID, Fragment
 from emmy_eq.codegen.lower.tma import BOX, CHUNK, PANEL, BoxTile
 from emmy_eq.codegen.schedule import ATOMS, WARP
+from emmy_eq.index import var
 from emmy_eq.loop_ir import Let, Store
 from emmy_eq.ops import itemsize
 
@@ -32,7 +33,8 @@ def tile(e: Engine, s: Store) -> BoxTile | None:
     m, n = axis["m16"], axis["n8"]
     over = {v for i in s.index for v in ix.variables(i)}
     shape = tma.strides(s.index, buffer.shape, {a: x.extent for a, x in e.home.items() if a in over}, tma.ITEM)
-    if shape is None or next(iter(shape)) != n or not {m, n} <= set(shape) or any(e.home[a].tile > 1 for a in shape if a not in (m, n)):
+    tiled = [a for a in e.home if (a in over and e.home[a].tile > 1) or a in (m, n)]
+    if shape is None or next(iter(shape)) != var(n) or sorted(tiled) != sorted((m, n)) or not tma.boxed(shape, tiled):
         return None
     rows, panels = e.home[m].tile, -(-e.home[n].tile // PANEL)
     size = rows * panels * PANEL
@@ -40,10 +42,10 @@ def tile(e: Engine, s: Store) -> BoxTile | None:
     ragged = e.home[n].tile % PANEL != 0 and e.home[n].tile < e.home[n].extent  # the last box would reach into the next block's columns
     if free is None or rows > BOX or ragged:
         return None
-    order = (n, m, *(a for a in shape if a not in (m, n)))
+    parts = (var(n), var(m), *(f for f in shape if f not in (var(n), var(m))))
     name = e.b.fresh("map")
-    e.producer.map(name, s.buffer, buffer.dtype, e.home, order, shape, rows)
-    return BoxTile(name, free.name, buffer.dtype, n, m, rows, panels, rows * PANEL, order, ix.const(0))
+    e.producer.map(name, s.buffer, buffer.dtype, e.home, parts, shape, rows)
+    return BoxTile(name, free.name, buffer.dtype, n, m, rows, panels, rows * PANEL, parts, ix.const(0))
 
 
 def exact(e: Engine, name: str) -> str:

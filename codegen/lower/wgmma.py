@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 ROWS = 64  # of a warpgroup
 COLUMNS = 256  # of a wgmma, at most
 
-
 Sum = tuple[Product, Fragment]  # and what it is added to
+Held = Mapping[str, Sequence[tuple[str, ...]]]  # by left operand: the registers of each step along k
 
 
 def together(e: Engine, products: Sequence[Sum]) -> list[list[Sum]]:
@@ -54,23 +54,37 @@ def _contiguous(e: Engine, p: Product) -> str | None:
     """The axis along which the right operand lies in memory."""
     v = e.known[p.right]
     found = operand(v.stmt, e.buffers, {a: e.home[a].extent for a in v.axes})
-    return next(iter(found)) if found is not None else None
+    return next(iter(found)).name if found is not None else None
 
 
-def multiply(e: Engine, groups: Sequence[Sequence[Sum]], tiles: Mapping[str, BoxTile]) -> None:
-    """Begin to add this step's products to their accumulators."""
+def multiply(
+    e: Engine, groups: Sequence[Sequence[Sum]], tiles: Mapping[str, BoxTile], held: Held | None = None, *, anew: bool = False
+) -> None:
+    """Begin to add this step's products to their accumulators (``anew``: in place of what those held).
+
+    ``held``: the registers of left operands that are not in ``tiles``, of each step along k.
+    """
     e.b.emit(k.WgmmaFence())
     for step in range(max(e.row.split(p.k).regs for g in groups for p, _ in g)):
         for group in groups:
             p = group[0][0]
-            a, b, columns = tiles[p.left], tiles[p.right], e.home[p.n].chunk
-            left, right = (_corner(e, a, p.m, ROWS, p.k, step), _corner(e, b, p.n, columns, p.k, step))
-            d, one = tuple(x for p, total in group for x in _accumulators(total, p.m, p.n)), literal("i32", 1)
-            leading = (a.pitch * itemsize(a.dtype), b.pitch * itemsize(b.dtype))
-            turned = (a.inner == p.m, b.inner == p.n)
-            n = columns * len(group)
-            e.b.emit(k.Wgmma(n, a.dtype, d, (a.array, left), (b.array, right), one, *turned, leading, (ALIGN, ALIGN)))
+            b, columns = tiles[p.right], e.home[p.n].chunk
+            left, leading, turned = _left(e, p, tiles, held or {}, step)
+            right = (b.array, _corner(e, b, p.n, columns, p.k, step))
+            d, keep = tuple(x for p, total in group for x in _accumulators(total, p.m, p.n)), literal("i32", 0 if anew and step == 0 else 1)
+            pitches, turns = (leading, b.pitch * itemsize(b.dtype)), (turned, b.inner == p.n)
+            e.b.emit(k.Wgmma(columns * len(group), b.dtype, d, left, right, keep, *turns, pitches, (ALIGN, ALIGN)))
     e.b.emit(k.WgmmaCommit())
+
+
+def _left(
+    e: Engine, p: Product, tiles: Mapping[str, BoxTile], held: Held, step: int
+) -> tuple[tuple[str, ...] | tuple[str, Idx], int, bool]:
+    """Registers or a place in shared memory; bytes between its panels; whether it is contiguous along m."""
+    if p.held:
+        return held[p.left][step], 1, False
+    a = tiles[p.left]
+    return (a.array, _corner(e, a, p.m, ROWS, p.k, step)), a.pitch * itemsize(a.dtype), a.inner == p.m
 
 
 def _accumulators(total: Fragment, m: str, n: str) -> tuple[str, ...]:
