@@ -45,9 +45,16 @@ def _raster(order: str, counts: dict[str, int], bx: Idx) -> dict[str, Idx]:
     """Block coordinates from the block number; see `emmy_eq.codegen.schedule`."""
     out: dict[str, Idx] = {}
     names = list(counts)
-    if order == "late":
+    if order[:4] == "late":
         bx = bx * -1 + (prod(counts.values()) - 1)
         names.reverse()
+    if order[:4] == "late" and order != "late":
+        first, group = names.pop(), int(order[4:])
+        if counts[first] % group:
+            raise InvalidInput(f"RASTER={order}", f"{counts[first]} of the first axis are no multiple of {group}")
+        rest = prod(counts[n] for n in names)
+        out[first] = bx // (group * rest) * group + bx % group
+        bx = bx // group % rest
     large = [n for n in names if counts[n] > 1]
     if order[0] == "g" and len(large) >= 2:
         m, n = large[-2:]

@@ -109,7 +109,7 @@ def _apart(body: tuple[k.Stmt, ...], threads: int) -> tuple[k.Stmt, ...]:
             (test,) = s.where
             assert isinstance(test, k.Test)
             return (*out, k.If((replace(test, negate=not test.negate),), _apart(body[n + 1 :], threads)))
-        if isinstance(s, k.Barrier):
+        if s == k.Barrier():
             s = k.Barrier(CONSUMERS, threads)
         elif isinstance(s, k.For):
             s = replace(s, body=_apart(s.body, threads))
