@@ -35,7 +35,7 @@ they lie (wgmma): four warps along m are one, and its columns are one step of up
 ``RASTER`` is the order in which blocks start.  ``row``: the last axis of the outer loops fastest.  ``g8``: 8 blocks along the
 second last axis with more than one block, then one along the last, so that blocks that run together share operands in L2.
 ``late``: the first axis fastest and all from their ends: under a causal mask the blocks with most keys start first.  ``late8``: so
-for 8 along the first axis at a time, whose keys stay in L2.
+for 8 blocks along all axes but the last with more than one block, then for 8 more: heads whose keys stay in L2.
 
 Threads: the ``w`` parts are the slowest digits of the thread number, then the TILE axes in the order written, then the
 REDUCE axes, whose ``t`` parts always end at the fastest digit.  Where TILE alone fills WORK, a REDUCE ``t`` part
@@ -215,7 +215,7 @@ def check(row: Schedule) -> None:
         if split.blocks != 1 or split.steps < 1:
             raise InvalidInput(f"split {name}:{split}", "a TILE axis has as many blocks as it needs, and a number of steps: s2, s4, ...")
     if not re.fullmatch(r"row|late([1-9]\d*)?|g[1-9]\d*", row.raster):
-        raise InvalidInput(f"RASTER={row.raster}", "it is row, late, or lateN or gN such as g8")
+        raise InvalidInput(f"RASTER={row.raster}", "it is row, late, or gN or lateN such as g8")
     digits = 1
     for _, split in row.tile:
         digits *= split.threads

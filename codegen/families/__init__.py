@@ -12,7 +12,7 @@ from functools import cache
 
 from emmy_eq import loop_ir
 from emmy_eq.codegen import tile_ir
-from emmy_eq.codegen.families import attention, contraction, decode, default, matrix, reduction, scan, wgmma
+from emmy_eq.codegen.families import attention, contraction, decode, default, matrix, reduction, scan, warpgroups, wgmma
 from emmy_eq.codegen.families import map as maps
 from emmy_eq.codegen.families.facts import Facts
 from emmy_eq.codegen.lower import lower
@@ -34,6 +34,7 @@ def families() -> dict[str, Family]:
     found = (
         Family("map", maps.matches, maps.rows),
         Family("decode", decode.matches, decode.rows),
+        Family("warpgroups", warpgroups.matches, warpgroups.rows),
         Family("attention", attention.matches, attention.rows),
         Family("wgmma", wgmma.matches, wgmma.rows),
         Family("matrix", matrix.matches, matrix.rows),

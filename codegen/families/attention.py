@@ -109,7 +109,7 @@ def chain(facts: Facts) -> Chain | None:
     return None
 
 
-def _causal(facts: Facts, c: Chain) -> bool:
+def causal(facts: Facts, c: Chain) -> bool:
     """Whether positions along i and j are compared, as a causal mask does."""
     lets = (s for s in walk(facts.tile.body) if isinstance(s, Let) and s.op in ("ge", "gt", "le", "lt") and s.name in facts.known)
     return c.i is not None and any({c.i, c.j} <= set(facts.known[s.name].axes) for s in lets)
@@ -141,13 +141,13 @@ def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
         blocks = others * -(-height // s.height(height))
         return -(-blocks // target.sms) * s.height(height) / s.rate
 
-    if _halves(facts, c):
+    if rounds(facts, c):
         yield from _on_tensor_cores(facts, target, c, height, others)
     for shape in sorted((s for s in SHAPES if s.rows == 1 or height >= s.height(height)), key=seconds):
         yield _row(facts, c, shape)
 
 
-def _halves(facts: Facts, c: Chain) -> bool:
+def rounds(facts: Facts, c: Chain) -> bool:
     """Whether tensor cores take both products: of 16-bit values, the second one's left operand rounded to such."""
     known = facts.known
     for f in facts.folds:
@@ -171,7 +171,7 @@ def _on_tensor_cores(facts: Facts, target: Target, c: Chain, height: int, others
         return -(-blocks // (target.sms * resident)) * resident * w.height / w.rate
 
     fits = [w for w in MATRIX if w.registers(d) <= MOST_REGISTERS and w.shared(e, d) <= target.shared_per_block]
-    raster = "late" if _causal(facts, c) else "row"
+    raster = "late" if causal(facts, c) else "row"
     for w in sorted(fits, key=seconds):
         tile = (
             (c.i, Split(regs=w.rows, threads=w.warps, slow=w.warps > 1, atom="m16")),
@@ -196,5 +196,5 @@ def _row(facts: Facts, c: Chain, s: Shape) -> Schedule:
             folds.append((a.name, Split(regs=a.extent)))
         else:
             folds.append((a.name, Split(steps=0, regs=min(s.inner, ceil_power(a.extent)))))
-    raster = "late" if _causal(facts, c) else "row"
+    raster = "late" if causal(facts, c) else "row"
     return Schedule(max(32, ti.threads * td.threads), tile, tuple(folds), Stage(1, "shared"), raster)

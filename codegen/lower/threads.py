@@ -48,14 +48,15 @@ def _raster(order: str, counts: dict[str, int], bx: Idx) -> dict[str, Idx]:
     if order[:4] == "late":
         bx = bx * -1 + (prod(counts.values()) - 1)
         names.reverse()
-    if order[:4] == "late" and order != "late":
-        first, group = names.pop(), int(order[4:])
-        if counts[first] % group:
-            raise InvalidInput(f"RASTER={order}", f"{counts[first]} of the first axis are no multiple of {group}")
-        rest = prod(counts[n] for n in names)
-        out[first] = bx // (group * rest) * group + bx % group
-        bx = bx // group % rest
     large = [n for n in names if counts[n] > 1]
+    if order[:4] == "late" and order != "late" and large:
+        last, group = large[0], int(order[4:])
+        outer = prod(counts.values()) // counts[last]
+        if outer % group:
+            raise InvalidInput(f"RASTER={order}", f"{outer} blocks along all axes but {last} are no multiple of {group}")
+        out[last] = bx // group % counts[last]
+        bx = bx // (group * counts[last]) * group + bx % group
+        names = [x for x in counts if x != last]
     if order[0] == "g" and len(large) >= 2:
         m, n = large[-2:]
         group = int(order[1:])

@@ -74,8 +74,6 @@ attention(const float* __restrict__ q, const float* __restrict__ k, const float*
     const float v38 = v10 - v36;
     const float v39 = expf(v37);
     const float v40 = expf(v38);
-    acc2 = acc2 * v31;
-    acc3 = acc3 * v32;
     const float v41 = acc4 * v31;
     const float v42 = acc5 * v32;
     const float v43 = v41 + v39;
@@ -84,6 +82,8 @@ attention(const float* __restrict__ q, const float* __restrict__ k, const float*
     acc5 = v44;
     acc0 = v23;
     acc1 = v24;
+    acc2 = acc2 * v31;
+    acc3 = acc3 * v32;
     const float v45 = v[step0 * 128 + tid / 8 * 16 + bx % 2 * 8 + tid % 8];
     s2[tid / 8 * 9 + tid % 8] = v45;
     *((float2*)(s3 + tid % 8 * 18 + tid / 8 * 2)) = float2{v39, v40};

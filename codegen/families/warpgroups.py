@@ -1,0 +1,116 @@
+"""Attention of 16-bit values by warpgroups (wgmma), operands by the copy engine (TMA)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from emmy_eq.codegen.families import attention
+from emmy_eq.codegen.families.attention import Chain
+from emmy_eq.codegen.families.contraction import FEW_ROWS
+from emmy_eq.codegen.families.facts import Facts
+from emmy_eq.codegen.lower import tma
+from emmy_eq.codegen.schedule import ATOMS, WARP, WARPGROUP, Schedule, Split, Stage
+from emmy_eq.codegen.tile_ir import halves
+from emmy_eq.extract.targets import Target
+
+ROWS = 64  # of a warpgroup
+MOST_COLUMNS = 256  # of a wgmma
+DEPTH = 2  # buffers of keys and of values
+SPARE = 2048  # bytes of shared memory for mbarriers and alignment
+ADDRESSES = 40  # registers of a thread beside scores, weights and sums
+KEPT = 1 / 3  # part of L2 for the keys and values of heads that start together
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """``groups`` warpgroups of 64 rows, ``keys`` a step, ``resident`` blocks of an SM.  ``rate``: speed of a full machine beside the
+    fastest (measured on H200)."""
+
+    groups: int
+    keys: int
+    resident: int
+    rate: float
+
+    @property
+    def height(self) -> int:
+        return ROWS * self.groups
+
+    def registers(self, d: int) -> int:
+        """Of a thread: sums, scores, and weights as left operands."""
+        return ADDRESSES + d // 2 + 3 * self.keys // 4
+
+    def shared(self, e: int, d: int) -> int:
+        """Bytes; ``e``: the inner fold's extent."""
+        e, d = (-(-n // tma.PANEL) * tma.PANEL for n in (e, d))
+        return tma.ITEM * (self.height * e + DEPTH * self.keys * (e + d)) + SPARE
+
+    def fits(self, target: Target, e: int, d: int) -> bool:
+        threads = self.groups * WARPGROUP
+        # A block alone gives its warpgroups the registers of the producer's.
+        most = tma.MANY if self.resident == 1 else target.registers_per_sm // (self.resident * (threads + WARP))
+        return self.registers(d) <= most and self.resident * self.shared(e, d) <= target.shared_per_sm
+
+
+BLOCKS = (
+    Block(2, 128, 1, 1.0),
+    Block(2, 64, 1, 0.9),
+    Block(1, 128, 2, 0.8),
+    Block(1, 64, 2, 0.7),
+    Block(1, 64, 1, 0.5),
+)
+
+
+def matches(facts: Facts) -> bool:
+    """Both products are of tensors that the copy engine can read."""
+    c = attention.chain(facts)
+    if c is None or c.i is None or not attention.rounds(facts, c):
+        return False
+    twisted = all(x.kind == "twist" for f in facts.folds if f.axes[0].name == c.j for x in f.carries)
+    return twisted and all(_boxed(facts, n, {c.i, c.d, c.j, *c.inner}) for n in _operands(facts, c))
+
+
+def _operands(facts: Facts, c: Chain) -> list[str]:
+    """Of both products, without the weights."""
+    scores = [n for f in facts.folds if f.axes[0].name in c.inner for x in f.carries for n in halves(x.args[0], facts.known) or ()]
+    carries = [x for f in facts.folds if f.axes[0].name == c.j for x in f.carries]
+    return scores + [n for x in carries for n, r in zip(x.args, x.results, strict=True) if c.d in facts.known[r].axes]
+
+
+def _boxed(facts: Facts, name: str, tiled: set[str | None]) -> bool:
+    v = facts.known[name]
+    shape = tma.operand(v.stmt, facts.buffers, {a: facts.extents[a] for a in v.axes})
+    return shape is not None and tma.boxed(shape, [a for a in v.axes if a in tiled])
+
+
+def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
+    c = attention.chain(facts)
+    assert c is not None
+    assert c.i is not None
+    height, d, (e, *_) = facts.extents[c.i], facts.extents[c.d], (facts.extents[a] for a in c.inner)
+    if not target.wgmma or height <= FEW_ROWS or d > MOST_COLUMNS:
+        return
+    others = facts.points(tuple(a.name for a in facts.axes.outer if a.name not in (c.i, c.d)))
+
+    def seconds(b: Block) -> float:
+        blocks = others * -(-height // b.height)
+        return -(-blocks // (target.sms * b.resident)) * b.resident * b.height / b.rate
+
+    for b in sorted((b for b in BLOCKS if b.fits(target, e, d)), key=seconds):
+        warps = b.height // ATOMS["m16"]
+        tile = ((c.i, Split(threads=warps, slow=True, atom="m16")), (c.d, Split(regs=-(-d // ATOMS["n8"]), atom="n8")))
+        keys, inner = Split(steps=0, regs=b.keys // ATOMS["k16"], atom="k16"), Split(regs=-(-e // ATOMS["k16"]), atom="k16")
+        folds = tuple((a.name, keys if a.name == c.j else inner) for a in facts.axes.folded)
+        resident = b.resident if b.resident > 1 else 0
+        yield Schedule(WARP * warps, tile, folds, Stage(DEPTH, "tma"), _raster(facts, target, c, others), resident)
+
+
+def _raster(facts: Facts, target: Target, c: Chain, heads: int) -> str:
+    """Under a causal mask, blocks with most keys first, of so many heads at a time that L2 has room for their keys and values."""
+    if not attention.causal(facts, c):
+        return "row"
+    moving = [n for n in _operands(facts, c) if c.j in facts.known[n].axes]
+    size = tma.ITEM * sum(facts.points(facts.known[n].axes) for n in moving)
+    most = max(1, int(KEPT * target.l2_bytes * heads / size))
+    group = max(n for n in range(1, min(most, heads) + 1) if heads % n == 0)
+    return "late" if group == heads else f"late{group}"
