@@ -7,12 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from emmy_eq import tensor_ir
+from emmy_eq.arrays import to_numpy
 from emmy_eq.codegen import cuda, kernel_ir, schedule, simulate, tile_ir
 from emmy_eq.codegen.families import schedules
 from emmy_eq.codegen.kernel_ir import walk
 from emmy_eq.codegen.lower import lower
 from emmy_eq.codegen.nvrtc import compile_cubin
 from emmy_eq.errors import InvalidInput, Unsupported
+from emmy_eq.pipeline import Compiled, Options
+from emmy_eq.torch_ir import capture_code
 from tests import tile_kernels as kernels
 from tests.kernel_samples import without
 from tests.test_lower import H200, check
@@ -183,3 +187,23 @@ def test_scores_are_not_there_before_their_wait(which: int) -> None:
     memory = {p.name: np.ones(p.size, "f2") for p in broken.params}
     simulate.run(broken, memory)
     assert np.isnan(memory["out"]).all()
+
+
+HEADS = "q,k,v=(torch.randn({shape},dtype=torch.half) for n,s in ((4,70),(2,136),(2,136))); "
+CODES = {
+    "shared keys": HEADS.format(shape="1,n,s,64") + "F.scaled_dot_product_attention(q,k,v,enable_gqa=True,is_causal=True)",
+    "heads in rows": HEADS.format(shape="2,s,2,64") + "F.scaled_dot_product_attention(*(x.transpose(1,2) for x in (q,k,v)))",
+    "mask": HEADS.format(shape="1,2,s,64") + "F.scaled_dot_product_attention(q,k,v,torch.randn(70,136)>-1)",
+}
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_attention_of_torch_is_one_kernel_of_warpgroups(name: str) -> None:
+    made = Compiled(lambda: capture_code(CODES[name]), Options(target="H200"))
+    (kernel,) = made.kernel_ir
+    assert kernel_ir.Wgmma in used(kernel)
+    given = made.torch_ir.examples()
+    (exact,) = tensor_ir.run(made.tensor_ir, {n: to_numpy(x) for n, x in given.items()}, float64=True)
+    (got,) = made.run(given)
+    error = 3 * 2.0**-11 * np.abs(exact).max()  # three roundings to f16, as above
+    np.testing.assert_allclose(to_numpy(got).astype(np.float64), exact, rtol=0, atol=error)

@@ -13,6 +13,8 @@ from emmy_eq.codegen.tune.device import executable
 from tests import tile_kernels as kernels
 from tests.gpu.test_kernels import here
 from tests.test_lower import ROUNDED, inputs
+from tests.test_mma import roundings
+from tests.test_warpgroups import row
 from tests.test_wgmma import BATCHED, BESIDE, ONE, TWO
 
 LARGE = "WORK=t256 TILE=i0:w8.m16,i1:r32.n8 REDUCE=i2:s.r4.k16 STAGE=4:tma"
@@ -21,7 +23,7 @@ SPLIT = "WORK=t128 TILE=i0:w4.m16,i1:r8.n8 REDUCE=i2:b3.s.r4.k16 STAGE=4:tma"
 
 
 @pytest.mark.parametrize(
-    ("text", "row"),
+    ("text", "how"),
     [
         (kernels.halves(1000, 1096, 1032), LARGE),
         (kernels.halves(1000, 1096, 1032, "bf16", "km", "nk"), TWO_BLOCKS),
@@ -31,20 +33,24 @@ SPLIT = "WORK=t128 TILE=i0:w4.m16,i1:r8.n8 REDUCE=i2:b3.s.r4.k16 STAGE=4:tma"
         (kernels.gated_halves(300, 264, 520), ONE),
         (kernels.projections_halves(300, 264, 520), ONE),
         (kernels.norm_linear_halves(300, 264, 520), BESIDE),
+        (kernels.attention_halves(6, 1000, 1000, 128, "bf16", True, 2, True), row(8, 128, 128, raster="late3")),
+        (kernels.attention_halves(4, 300, 777, 64, "f16"), row(8, 64, 64, 3).replace("t256", "t256.b2")),
+        (kernels.attention_halves(3, 130, 333, 80, "bf16", False, 1, True), row(4, 80, 64)),
+        (kernels.attention_halves(2, 300, 300, 256, "f16", True), row(4, 256, 64, raster="late")),
     ],
 )
-def test_rows_of_warpgroups(text: str, row: str) -> None:
+def test_rows_of_warpgroups(text: str, how: str) -> None:
     if not here().wgmma:
         pytest.skip(f"{here()} lacks wgmma")
     kernel = kernels.kernel(text)
     arrays = inputs(kernel)
-    run = executable(kernel, schedule.parse(row), here())
+    run = executable(kernel, schedule.parse(how), here())
     given = [to_torch(arrays[b.name], b.dtype).cuda() for b in kernel.inputs]
     first = run(*given)
     for found, want in zip(first, loop_ir.run(kernel, arrays, float64=True), strict=True):
         got = to_numpy(found)
         # As in tests/test_lower.py, and the tensor core truncates its sums: 2**-21 of a product for each of the terms.
-        error = (ROUNDED[got.dtype.name] + 2.0**-16) * np.abs(want).max()
+        error = (roundings(text) * ROUNDED[got.dtype.name] + 2.0**-16) * np.abs(want).max()
         np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), rtol=0, atol=error)
     replay = run.capture(*given)
     for _ in range(50):
