@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
+from emmy_eq import index
 from emmy_eq.codegen import kernel_ir as ir
 from emmy_eq.codegen.cuda.text import name
 from emmy_eq.codegen.kernel_ir import walk
 from emmy_eq.index import Idx
 from emmy_eq.ops import itemsize
 
+UNIT = 16  # bytes that a descriptor's addresses are counted in
+
 
 class Printer(Protocol):
-    """What the statement printer offers here: text of indices, predicates and operands."""
+    """What the statement printer offers here: text of indices, predicates and operands; bytes of a shared array's element."""
 
     def idx(self, x: Idx) -> str: ...
 
@@ -24,6 +27,8 @@ class Printer(Protocol):
     def operand(self, a: ir.Atom) -> str: ...
 
     def dtype(self, a: ir.Atom) -> str: ...
+
+    def size(self, array: str) -> int: ...
 
 
 def asm(text: str, outputs: Iterable[str] = (), inputs: Iterable[str] = (), memory: bool = True) -> str:
@@ -133,7 +138,11 @@ def _mma(p: Printer, s: ir.Mma) -> list[str]:
 
 
 def _tile(p: Printer, array: str, x: Idx, leading: int, stride: int) -> str:
-    return f'"l"(emmy_tile({_smem(p, array, x)}, {leading}, {stride}))'
+    """The descriptor of a tile: that of the varying part of its place, plus a constant, so that tiles of one buffer share the work."""
+    parts = dict(index.terms(x))
+    units, rest = divmod(parts.pop(index.const(1), 0) * p.size(array), UNIT)
+    base = x if rest else index.from_terms([*parts.items()])
+    return f'"l"(emmy_tile({_smem(p, array, base)}, {leading}, {stride}){f" + {units}" if units and not rest else ""})'
 
 
 def _wgmma(p: Printer, s: ir.Wgmma) -> list[str]:

@@ -18,7 +18,7 @@ from emmy_eq.codegen.kernel_ir.verify import lacks, shared_layout
 from emmy_eq.errors import Unsupported
 from emmy_eq.extract.targets import Target
 from emmy_eq.index import Idx
-from emmy_eq.ops import ops
+from emmy_eq.ops import itemsize, ops
 
 _BASE_ALIGN = 16  # bytes that dynamic shared memory is sure to be aligned to; more is done by hand
 
@@ -93,6 +93,9 @@ class _Printer:
 
     def dtype(self, a: ir.Atom) -> str:
         return self.dtypes[a] if isinstance(a, str) else a.dtype
+
+    def size(self, array: str) -> int:
+        return next(itemsize(a.dtype) for a in self.kernel.shared if a.name == array)
 
     def temporary(self) -> str:
         self.temporaries += 1
