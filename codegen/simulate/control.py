@@ -19,6 +19,9 @@ from emmy_eq.codegen.simulate.state import Active, Blocks, NamedBarrier, Wait
 from emmy_eq.codegen.simulate.values import Value
 
 
+GROUP = 4  # warps of a warpgroup
+
+
 def _for(k: Blocks, s: ir.For, env: dict[str, Value], active: Active) -> Wait:
     start, stop = k.index(env, s.start), k.index(env, s.stop)
     if isinstance(start, np.ndarray) or isinstance(stop, np.ndarray):
@@ -54,22 +57,25 @@ def _if(k: Blocks, s: ir.If, env: dict[str, Value], active: Active) -> Wait:
 
 
 def _role(k: Blocks, s: ir.Role, env: dict[str, Value], active: Active) -> Wait:
+    """Each branch on its own, and in it each warpgroup: one may wait for what another does later."""
     warps = k.lanes.warp
     k.parallel += 1
-    branches = []
+    branches: list[tuple[Wait, set[str] | None]] = []
     for (first, count), body in zip(s.warps, s.bodies, strict=True):
-        mine = active & (warps >= first) & (warps < first + count)
-        branches.append(run(k, body, dict(env), mine))
+        for start in range(first, first + count, GROUP):
+            mine = active & (warps >= start) & (warps < min(start + GROUP, first + count))
+            branches.append((run(k, body, dict(env), mine), None if k.wgmma.touched is None else set()))
     while branches:
         before = k.steps
-        branches = [b for b in branches if _advance(b)]
+        branches = [b for b in branches if _advance(k, *b)]
         if branches and k.steps == before:
             yield
     k.parallel -= 1
 
 
-def _advance(branch: Wait) -> bool:
-    """Run until it waits; False once it has ended."""
+def _advance(k: Blocks, branch: Wait, touched: set[str] | None) -> bool:
+    """Run until it waits; False once it has ended.  ``touched``: of its own registers."""
+    k.wgmma.touched = touched
     try:
         next(branch)
     except StopIteration:
