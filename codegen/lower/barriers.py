@@ -46,7 +46,7 @@ class _Inserter:
                 pending = NONE
             if isinstance(s, k.For):
                 s, pending = self.loop(s, pending)
-            elif isinstance(s, k.Barrier):
+            elif s == k.Barrier():
                 pending = NONE
             else:
                 pending = pending | self.accesses(s)
@@ -63,7 +63,7 @@ class _Inserter:
         """What an iteration accesses before its own first barrier."""
         seen = NONE
         for inner in self.loop(s, NONE)[0].body:
-            if isinstance(inner, k.Barrier):
+            if inner == k.Barrier():
                 return seen
             seen = seen | (self.before_barrier(inner) if isinstance(inner, k.For) else self.accesses(inner))
         return seen

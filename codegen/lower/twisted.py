@@ -17,17 +17,21 @@ from emmy_eq import index as ix
 from emmy_eq.codegen import kernel_ir as k
 from emmy_eq.codegen.lower import matrix, skip, tma, wgmma
 from emmy_eq.codegen.lower.builder import literal
-from emmy_eq.codegen.lower.layout import Fragment
+from emmy_eq.codegen.lower.layout import TID, Fragment
 from emmy_eq.codegen.lower.matrix import Product
 from emmy_eq.codegen.lower.states import Twisted
 from emmy_eq.codegen.lower.tma import Stream
+from emmy_eq.codegen.schedule import WARPGROUP
 from emmy_eq.errors import Unsupported
 from emmy_eq.index import Idx, var
 
 if TYPE_CHECKING:
     from emmy_eq.codegen.lower.contract import Contraction
+    from emmy_eq.codegen.lower.engine import Engine
 
 ZERO = ix.const(0)
+GROUPS = 2  # warpgroups that take turns
+TURNS = 2  # the first of their named barriers
 
 
 def emit(c: Contraction) -> None:
@@ -38,9 +42,11 @@ def emit(c: Contraction) -> None:
         fold = _Twisted(c)
     fold.ask()
     fold.first()
+    _take_turns(c.e, wait=False, of=1)
     edge = c.e.b.simplify((fold.last - fold.clear).max(0))
     fold.steps(ZERO, edge, fold.most, frozenset())
     fold.steps(edge, fold.last, c.e.b.bounds(fold.clear)[1], fold.sure)
+    _take_turns(c.e, wait=True, of=0)
     fold.end()
 
 
@@ -101,8 +107,12 @@ class _Twisted:
         with b.loop(turn.name, self.most, 1, stop, first, (name,)):
             step = self.step(self.last - turn - 1, most, name)
             with e.bound(self.c.within), e.bound(e.maps_at(self.c.placed, step)), e.given(sure):
+                for group in range(GROUPS):
+                    _take_turns(e, wait=True, of=group)
                 self.begin(turn + 1)
                 self.add(turn)
+                for group in range(GROUPS):
+                    _take_turns(e, wait=False, of=group)
                 factor = self.weigh(turn + 1, 1)
                 self.finish()
                 self.values.release(e, turn)
@@ -160,6 +170,14 @@ class _Twisted:
 
     def finish(self) -> None:
         self.e.b.emit(k.WgmmaWait(0, _names([total for _, total in self.c.products()])))
+
+
+def _take_turns(e: Engine, wait: bool, of: int) -> None:
+    """Two warpgroups multiply in turns, and compute weights while the other multiplies: group ``of`` waits for its turn, or gives the other
+    its own."""
+    if e.row.threads == GROUPS * WARPGROUP:
+        barrier = k.Barrier(TURNS + (of if wait else 1 - of), GROUPS * WARPGROUP, wait)
+        e.b.emit(k.If((k.Cmp(TID // WARPGROUP, "==", ix.const(of)),), (barrier,)))
 
 
 def _declare(c: Contraction, result: str) -> Fragment:

@@ -18,7 +18,6 @@ from emmy_eq.codegen.simulate.faults import Fault
 from emmy_eq.codegen.simulate.state import Active, Blocks, NamedBarrier, Wait
 from emmy_eq.codegen.simulate.values import Value
 
-
 GROUP = 4  # warps of a warpgroup
 
 
