@@ -264,7 +264,7 @@ class _Nested(_Kernel):
             return self.flat(walk)
         if self.matrix:
             self.tiled_by({self.rows: MATRIX_ROWS, self.columns: walk.width})
-            products = walk.matrix_seconds(t, self.outer.products[0].dtype)
+            products = walk.matrix_seconds(t, self.matrix, self.outer.products[0].dtype)
         else:
             shape = walk.shapes(t)[0]
             self.tiled_by({self.rows: shape.height(walk.height), self.columns: walk.width})
@@ -272,6 +272,10 @@ class _Nested(_Kernel):
         issue, special = self.ordinary()
         kept = 1 - self.outer.products[0].skipped
         return self.settled((products + issue) * kept, special * kept, t.fitted["pass"])
+
+    def traffic(self, read: Read) -> float:
+        """Of steps that a mask empties nothing is read."""
+        return super().traffic(read) * (1 - self.outer.products[0].skipped if read.axes & self.outer.bound else 1.0)
 
     def flat(self, walk: Walk) -> Cost:
         """Of few rows: keys are read as a matrix-vector product reads, by as many blocks as fill the machine (flash-decoding)."""
@@ -282,13 +286,16 @@ class _Nested(_Kernel):
         return self.settled(issue, special, 2 * self.t.fitted["pass"], max(1.0, self.t.sms * RESIDENT / threads))
 
     @property
-    def matrix(self) -> bool:
-        """Tensor cores take both products, of 16-bit values, and no other."""
-        types = {x.dtype for p in self.w.passes for x in p.products}
-        return types < {"f16", "bf16"} and len(types) == 1 and self.outer.products[0].twisted
+    def matrix(self) -> Unit | None:
+        """The tensor cores that take both products, of 16-bit values, if those are all."""
+        products = [x for p in self.w.passes for x in p.products]
+        types = {x.dtype for x in products}
+        if not (types < {"f16", "bf16"} and len(types) == 1 and self.outer.products[0].twisted):
+            return None
+        return unit_of(self.t, products[0].dtype, all(x.loaded for x in products))
 
     def unit(self, p: Product) -> str:
-        return p.dtype if self.matrix else "fma"
+        return self.matrix.name if self.matrix else "fma"
 
 
 class _Untiled(_Kernel):

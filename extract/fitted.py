@@ -35,6 +35,7 @@ FITTED: Mapping[str, float] = MappingProxyType(
         "wgmma.part": 2e-07,
         "attention.share": 1.0,  # of the fma peak, times that of a tile
         "attention.matrix_share": 0.7,  # of the rate of mma.sync, exponentials aside
+        "attention.wgmma_share": 0.6,  # of that of wgmma, exponentials aside
         "attention.latency": 5.5e-07,  # of a step of a fold in a fold, at least
     }
 )

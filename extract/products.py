@@ -149,8 +149,7 @@ SHAPES = (
     Shape(16, 4, 2, 2, 16, 0.57), Shape(16, 4, 2, 1, 0, 0.5), Shape(16, 4, 1, 1, 0, 0.47), Shape(16, 4, 2, 1, 32, 0.52),
     Shape(16, 4, 1, 1, 32, 0.4), Shape(16, 2, 1, 1, 0, 0.3), Shape(16, 2, 1, 1, 16, 0.25), Shape(8, 2, 1, 1, 16, 0.2),
 )  # fmt: skip
-MATRIX_ROWS, MATRIX_KEYS = 128, 64  # of attention's tiles on tensor cores
-MATRIX_BLOCKS = 2  # of an SM
+MATRIX_ROWS = 128  # of attention's tiles on tensor cores
 MOST_INNER = 256  # elements of an inner fold that are unrolled
 
 
@@ -177,14 +176,15 @@ class Walk:
 
         return sorted(fitting, key=lambda s: (self.results(s) > MOST_REGISTERS, order(s)))
 
-    def matrix_seconds(self, target: Target, dtype: str) -> float:
+    def matrix_seconds(self, target: Target, unit: Unit, dtype: str) -> float:
         """Of both products on tensor cores."""
+        keys, resident, share = (128, 1, "wgmma_share") if unit.name == "wgmma" else (64, 2, "matrix_share")
         blocks = self.others * ceil(self.height / MATRIX_ROWS)
-        held = min(ceil(blocks / target.sms), MATRIX_BLOCKS)
-        flops = 2 * MATRIX_ROWS * MATRIX_KEYS * (sum(self.inner) + self.width)
-        rate = units()[dtype].rate(target, dtype) * target.fitted["attention.matrix_share"]
+        held = min(ceil(blocks / target.sms), resident)
+        flops = 2 * MATRIX_ROWS * keys * (sum(self.inner) + self.width)
+        rate = unit.rate(target, dtype) * target.fitted[f"attention.{share}"]
         step = max(target.fitted["attention.latency"], held * flops * target.sms / rate)
-        return ceil(blocks / (target.sms * held)) * ceil(self.keys / MATRIX_KEYS) * step
+        return ceil(blocks / (target.sms * held)) * ceil(self.keys / keys) * step
 
     def threads(self, s: Shape) -> int:
         return max(WARP, s.height(self.height) // s.rows // min(s.vector, s.height(self.height)) * s.threads)

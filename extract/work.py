@@ -246,7 +246,7 @@ class Work:
         twisted = skipped is not None
         # Weights of a twist are rounded as the values are that they multiply.
         dtype = self.dtypes[operands[1]] if twisted else self.operand_type(operands)
-        loaded = all(self.stem(x) in self.loads for x in operands)
+        loaded = all(self.stem(x) in self.loads for x in operands[twisted:])  # weights are in registers
         if serial:
             dtype = "f32"  # tensor cores add in no stated order
         if dtype in ("f16", "bf16"):

@@ -42,22 +42,19 @@ def emit(c: Contraction) -> None:
         fold = _Twisted(c)
     fold.ask()
     fold.first()
-    _take_turns(c.e, wait=False, of=1)
+    _take_turns(c.e, False, 1)
     edge = c.e.b.simplify((fold.last - fold.clear).max(0))
     fold.steps(ZERO, edge, fold.most, frozenset())
     fold.steps(edge, fold.last, c.e.b.bounds(fold.clear)[1], fold.sure)
-    _take_turns(c.e, wait=True, of=0)
+    _take_turns(c.e, True, 0)
     fold.end()
 
 
 def _check(c: Contraction) -> None:
-    made = set(c.plan.matrix)
-    (state, *more), inner = (
-        c.states,
-        {r for f, i in zip(c.f.carries, c.plan.inner, strict=True) for r, x in zip(f.results, i, strict=True) if x},
-    )
-    plain = not more and isinstance(state, Twisted) and inner == made and all(p.held for p in c.plan.matrix.values())
-    if not plain or not c.scores or any(p.held for p in c.scores.values()) or len(c.placed) != 1 or c.e.digits.split > 1:
+    inner = {r for f, over in zip(c.f.carries, c.plan.inner, strict=True) for r, x in zip(f.results, over, strict=True) if x}
+    held = all(p.held for p in c.plan.matrix.values()) and not any(p.held for p in c.scores.values())
+    one = len(c.states) == len(c.placed) == c.e.digits.split == 1 and isinstance(c.states[0], Twisted)
+    if not (one and held and inner == set(c.plan.matrix)):
         raise Unsupported("schedule", "the copy engine for a fold inside another, but for one weighted sum under a product")
 
 
@@ -107,12 +104,10 @@ class _Twisted:
         with b.loop(turn.name, self.most, 1, stop, first, (name,)):
             step = self.step(self.last - turn - 1, most, name)
             with e.bound(self.c.within), e.bound(e.maps_at(self.c.placed, step)), e.given(sure):
-                for group in range(GROUPS):
-                    _take_turns(e, wait=True, of=group)
+                _take_turns(e, True, 0, 1)
                 self.begin(turn + 1)
                 self.add(turn)
-                for group in range(GROUPS):
-                    _take_turns(e, wait=False, of=group)
+                _take_turns(e, False, 0, 1)
                 factor = self.weigh(turn + 1, 1)
                 self.finish()
                 self.values.release(e, turn)
@@ -172,12 +167,14 @@ class _Twisted:
         self.e.b.emit(k.WgmmaWait(0, _names([total for _, total in self.c.products()])))
 
 
-def _take_turns(e: Engine, wait: bool, of: int) -> None:
-    """Two warpgroups multiply in turns, and compute weights while the other multiplies: group ``of`` waits for its turn, or gives the other
-    its own."""
-    if e.row.threads == GROUPS * WARPGROUP:
-        barrier = k.Barrier(TURNS + (of if wait else 1 - of), GROUPS * WARPGROUP, wait)
-        e.b.emit(k.If((k.Cmp(TID // WARPGROUP, "==", ix.const(of)),), (barrier,)))
+def _take_turns(e: Engine, wait: bool, *groups: int) -> None:
+    """Two warpgroups multiply in turns, and compute weights while the other multiplies: each of ``groups`` waits for its turn, or gives the
+    other that."""
+    if e.row.threads != GROUPS * WARPGROUP:
+        return
+    for group in groups:
+        barrier = k.Barrier(TURNS + (group if wait else 1 - group), GROUPS * WARPGROUP, wait)
+        e.b.emit(k.If((k.Cmp(TID // WARPGROUP, "==", ix.const(group)),), (barrier,)))
 
 
 def _declare(c: Contraction, result: str) -> Fragment:
