@@ -330,7 +330,7 @@ def suggest_command(options: argparse.Namespace, own: Sequence[Rule]) -> int:
         raise InvalidInput("rules suggest", "give a program with -c CODE")
     # An approximation has the fingerprint of what it stands for.
     exact = (r for r in active(options.accuracy) if r.rounding < Rounding.APPROXIMATES)
-    found = suggest(saturate(to_terms(lower(capture_code(options.code))), (*exact, *own)))
+    found = suggest(saturate(to_terms(lower(capture_code(options.code))), (*exact, *own), certified=not own))
     print(json.dumps([s.record() for s in found], indent=1) if options.json else show(found))
     return 0
 

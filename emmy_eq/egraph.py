@@ -11,14 +11,17 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.machinery import PathFinder
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emmy_eq import encode, progress, signature
 from emmy_eq.rule import Phase, Rounding, Rule
 from emmy_eq.terms import Axis, AxisTable, InputBuf, Result, TermProgram
+
+if TYPE_CHECKING:
+    from emmy_eq import readback
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +107,15 @@ class Saturated:
     report: Report
 
 
-def saturate(program: TermProgram, rules: Sequence[Rule], limits: Limits = Limits()) -> Saturated:
+def saturate(program: TermProgram, rules: Sequence[Rule], limits: Limits = Limits(), certified: bool = True) -> Saturated:
     """Apply ``rules`` to ``program`` until nothing new appears or a limit is met.
 
     With an axis of extent 0 only EXACT rules apply: an empty sum is 0, which a * 0 is not where a is infinite.
+    Rules that are not ``certified`` are tried in a process of their own first.
     Raises `emmy_eq.readback.Inconsistent` when two terms that cannot be equal were found equal: a rule is unsound.
     """
     from emmy_eq import readback
-    from emmy_eq.fold import foldings
+    from emmy_eq.probe import survived
 
     start = time.perf_counter()
     if any(a.extent == 0 for a in program.axes.axes):
@@ -120,18 +124,9 @@ def saturate(program: TermProgram, rules: Sequence[Rule], limits: Limits = Limit
     texts = [text for r in rules for text in r.to_egglog(encoded.reals)]
     lines = "\n".join(encoded.lines)
     body = "\n".join([*(f"(ruleset {p})" for p in Phase), *signature.applicable(texts, lines), lines])
-    run = _Run(bindings().EGraph(), limits, start)
-    run.execute(signature.signature(body) + "\n" + body)
-    while True:
-        stopped = run.to_fixpoint()
-        tables = readback.tabulate(run.graph, encoded, program.axes)
-        equalities = foldings(tables, program.axes)
-        if not equalities:
-            break
-        run.execute("\n".join(equalities))
-        if stopped is not None:
-            tables = readback.tabulate(run.graph, encoded, program.axes)
-            break
+    text = signature.signature(body) + "\n" + body
+    run = Run(bindings().EGraph(), limits, None if certified else survived(text, encoded, program.axes, limits))
+    tables, stopped = run.saturate(text, encoded, program.axes)
     most = max(run.growth.values(), default=(0.0, ""))[1] if stopped is not None else ""
     report = Report(0, 0, run.rounds, time.perf_counter() - start, stopped, _fired(run.matches, rules), most)
     return readback.read(tables, program, encoded, report)
@@ -140,18 +135,34 @@ def saturate(program: TermProgram, rules: Sequence[Rule], limits: Limits = Limit
 _LINES = 32  # whole commands each
 
 
-class _Run:
-    """One e-graph on its way to saturation."""
+class Run:
+    """One e-graph on its way to saturation.  ``most``: steps that are known to be safe, and the limit that the next one meets."""
 
-    def __init__(self, graph: Any, limits: Limits, start: float) -> None:
-        self.graph = graph
-        self.limits = limits
-        self.start = start
+    def __init__(self, graph: Any, limits: Limits, most: tuple[int, str] | None = None, stepped: Callable[[], None] | None = None) -> None:
+        self.graph, self.limits, self.most, self.stepped = graph, limits, most, stepped
+        self.start = time.perf_counter()
         self.peak = _peak()
+        self.steps = 0
         self.rounds = 0
         self.matches: Counter[str] = Counter()
         self.rows = 0
         self.growth: dict[Phase, tuple[float, str]] = {}  # times the rows before, in the last step that added any; its most frequent rule
+
+    def saturate(self, text: str, encoded: encode.Encoding, axes: AxisTable) -> tuple[readback.Tables, str | None]:
+        """Run the program ``text``: its tables, and the limit that was met, if one was."""
+        from emmy_eq import readback
+        from emmy_eq.fold import foldings
+
+        self.execute(text)
+        while True:
+            stopped = self.to_fixpoint()
+            tables = readback.tabulate(self.graph, encoded, axes)
+            equalities = foldings(tables, axes)
+            if not equalities:
+                return tables, stopped
+            self.execute("\n".join(equalities))
+            if stopped is not None:
+                return readback.tabulate(self.graph, encoded, axes), stopped
 
     def execute(self, text: str) -> list[Any]:
         """Run ``text`` a few lines at a time: a parsed command carries a copy of the whole text that it came from."""
@@ -168,6 +179,8 @@ class _Run:
             self.rounds += 1
             changed = False
             for phase in Phase:
+                if self.most is not None and self.steps == self.most[0]:
+                    return self.most[1]
                 if self.rows * self.growth.get(phase, (1.0, ""))[0] > self.limits.rows:
                     return "rows"  # by all appearances after this step, which nothing could interrupt
                 progress.note(f"round {self.rounds}, {self.rows} rows")
@@ -181,6 +194,7 @@ class _Run:
     def step(self, phase: Phase) -> tuple[bool, str | None]:
         """One step of ``phase``: whether it added anything, and the limit that it met."""
         step = f"(saturate (run {phase}))" if phase is Phase.FUSION else f"(run {phase})"
+        self.steps += 1
         ran, printed = self.execute(f"(run-schedule (saturate (run analysis)) {step}) (print-size)")
         matched: Counter[str] = Counter()
         for variant, count in ran.report.num_matches_per_rule.items():
@@ -192,6 +206,8 @@ class _Run:
             most = max(sorted(matched.keys() - {"analysis", "constant"}), key=matched.__getitem__, default="")
             self.growth[phase] = (rows / self.rows if self.rows else 1.0, most)
         self.rows = rows
+        if self.stepped is not None:
+            self.stepped()
         return ran.report.updated, _exceeded(self.limits, sizes, self.start, self.peak)
 
 

@@ -106,10 +106,12 @@ class Compiled:
     @stage
     def egraph(self) -> Saturated:
         from emmy_eq.egraph import saturate
+        from emmy_eq.rules import library
 
         for rule in self.left_out:
             _say_once(f"rule {rule.name} is left out: accuracy {self.options.accuracy} does not admit what {rule.rounding.name.lower()}")
-        return saturate(self.terms, self.rules)
+        known = set(library().values())
+        return saturate(self.terms, self.rules, certified=all(rule in known for rule in self.rules))
 
     @stage
     def layers(self) -> tuple[tuple[Compiled, Layer], ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from emmy_eq import egraph, ops, rules
+from emmy_eq import egraph, ops, probe, rules
 from emmy_eq import index as ix
 from emmy_eq.algebra import Val
 from emmy_eq.egraph import Limits, Saturated, saturate
@@ -219,6 +219,25 @@ def test_a_rule_without_end_is_stopped_and_named() -> None:
     trapezoid = Compiled(lambda: capture_code("torch.trapezoid(torch.randn(4, 6))"), Options())
     report = saturate(trapezoid.terms, (*rules.active(), regroup_scales)).report
     assert (report.stopped, report.most) == ("rows", "regroup_scales")
+
+
+@rule(Rounding.REASSOCIATES)
+def regroup(a: Val, b: Val, c: Val) -> Equation:
+    """Beside commutativity, a product of n factors has 3^n forms."""
+    return rewrite((a * b) * c, a * (b * c))
+
+
+def test_a_step_that_outgrows_memory_is_met_in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    b = Builder()
+    product = b.input("x0", (4,), "f32")
+    for n in range(1, 18):
+        product = b.apply("mul", product, b.input(f"x{n}", (4,), "f32"))
+    terms = to_terms(program(b, product))
+    report = saturate(terms, (*rules.active(), regroup), Limits(rows=10**9, megabytes=60), certified=False).report
+    assert (report.stopped, report.most) == ("megabytes", "regroup")
+    assert saturate(terms, rules.active(), certified=False).report.saturated
+    monkeypatch.setattr(probe, "START", 1e-3)  # it does not begin in time
+    assert saturate(terms, rules.active(), Limits(seconds=0.0), certified=False).report.stopped == "seconds"
 
 
 def test_memory_that_the_process_had_before_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
