@@ -268,6 +268,15 @@ class Compiled:
         return tuple((k, loop_ir.match(k, launched)) for k, launched in zip(alike, self.launched, strict=True))
 
     @property
+    def flops(self) -> Mapping[str, Mapping[str, int]]:
+        """Of each kernel, by the unit that its schedule row uses."""
+        from emmy_eq.codegen.families.matrix import flops_by_unit
+
+        rows = {tile.name: tile.schedule for tile in self.tile_ir}
+        used = {launched.name: rows[kernel.name] for launched, (kernel, _) in zip(self.launched, self.calls, strict=True)}
+        return {k.name: flops_by_unit(k.loops, k.cost.flops, used[k.name]) if k.name in used else k.cost.flops for k in self.plan.kernels}
+
+    @property
     def distinct(self) -> tuple[loops.Kernel, ...]:
         """The kernels that code is made for, each once."""
         return tuple({k.name: k for k, _ in self.calls}.values())

@@ -12,7 +12,6 @@ from emmy_eq import loop_ir
 from emmy_eq.text import binary, count, quantity, table
 
 if TYPE_CHECKING:
-    from emmy_eq.codegen.schedule import Schedule
     from emmy_eq.egraph import Report
     from emmy_eq.execute import Outcome
     from emmy_eq.pipeline import Compiled
@@ -99,7 +98,7 @@ def _cell(value: Any, unit: str) -> str:
 
 def kernel_records(compiled: Compiled) -> list[dict[str, Any]]:
     """One record a kernel of the plan: its modelled cost, its schedule row (none, where it writes nothing)."""
-    made = {tile.name: tile.schedule for tile in compiled.tile_ir}
+    made = {tile.name: str(tile.schedule) for tile in compiled.tile_ir}
     rows = {launched.name: made[kernel.name] for launched, (kernel, _) in zip(compiled.launched, compiled.calls, strict=True)}
     return [
         {
@@ -107,29 +106,15 @@ def kernel_records(compiled: Compiled) -> list[dict[str, Any]]:
             "identity": loop_ir.identity(kernel),
             "loop_ops": loop_ir.ops(kernel),
             "flops": sum(cost.flops.values()),
-            "flops_by_unit": _by_unit(kernel, cost.flops, rows.get(kernel.name)),
+            "flops_by_unit": dict(compiled.flops[kernel.name]),
             "bytes": cost.bytes,
             "l2_bytes": cost.l2_bytes,
             "microseconds": round(cost.seconds * 1e6, 3),
             "bound": cost.bound,
-            "schedule": str(rows[kernel.name]) if kernel.name in rows else None,
+            "schedule": rows.get(kernel.name),
         }
         for kernel, cost in ((planned.loops, planned.cost) for planned in compiled.plan.kernels)
     ]
-
-
-def _by_unit(kernel: loop_ir.Kernel, flops: Mapping[str, int], row: Schedule | None) -> dict[str, int]:
-    """``flops`` of the model, whose f32 products are on the unit that the schedule row has for them."""
-    from emmy_eq.codegen.families.matrix import DEEP
-    from emmy_eq.extract.work import Work
-
-    units = {atom: unit for unit, atom in DEEP.items() if unit.startswith("tf32")}
-    unit = next((units[s.atom] for _, s in (row.reduce if row is not None else ()) if s.atom in units), None)
-    if unit is None:
-        return dict(flops)
-    beside = Work(kernel).flops.get("fma", 0)
-    found = dict(flops) | {"fma": beside, unit: flops.get(unit, 0) + flops.get("fma", 0) - beside}
-    return {name: n for name, n in sorted(found.items()) if n}
 
 
 def summary(compiled: Compiled) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from emmy_eq.codegen.families.contraction import FEW_ROWS, FOLD_STEP, JOIN_SECONDS, Product, product
@@ -11,7 +11,8 @@ from emmy_eq.codegen.lower.stage import MATRIX_ROW
 from emmy_eq.codegen.schedule import ATOMS, DEPTHS, WARP, Schedule, Split, Stage
 from emmy_eq.codegen.tile_ir import factors
 from emmy_eq.extract.targets import Target
-from emmy_eq.loop_ir import Carry
+from emmy_eq.extract.work import Work
+from emmy_eq.loop_ir import Carry, Kernel
 
 TRIED = 8  # tiles proposed
 SPLITS = (1, 2, 3, 4, 6, 8, 16)
@@ -203,3 +204,14 @@ def _raster(facts: Facts, p: Product, block: Block, together: int) -> str:
     last = tuple(a.name for a in facts.axes.outer[-2:])
     group = m if 1 < m <= together else 8
     return f"g{group}" if last == (p.m, p.n) and m % group == 0 and n >= 8 else "row"
+
+
+def flops_by_unit(kernel: Kernel, flops: Mapping[str, int], row: Schedule) -> dict[str, int]:
+    """The model's ``flops`` of ``kernel``, with f32 products on the unit that ``row`` has for them."""
+    units = {atom: unit for unit, atom in DEEP.items() if unit.startswith("tf32")}
+    unit = next((units[s.atom] for _, s in row.reduce if s.atom in units), None)
+    if unit is None:
+        return dict(flops)
+    beside = Work(kernel).flops.get("fma", 0)
+    found = dict(flops) | {"fma": beside, unit: flops.get(unit, 0) + flops.get("fma", 0) - beside}
+    return {name: n for name, n in sorted(found.items()) if n}

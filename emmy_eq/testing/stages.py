@@ -22,7 +22,7 @@ from emmy_eq import evaluate, loop_ir, tensor_ir, torch_ir
 from emmy_eq import terms as tm
 from emmy_eq.arrays import to_numpy
 from emmy_eq.egraph import Saturated, saturate
-from emmy_eq.errors import Unsupported
+from emmy_eq.errors import InvalidInput, Unsupported
 from emmy_eq.extract.loops import to_loops
 from emmy_eq.extract.pinned import Place
 from emmy_eq.extract.plan import search
@@ -106,7 +106,8 @@ class _Stages:
         if not self.ends_alone:
             self.extractions(terms, saturated)
         on = target(self.rng.choice(TARGETS))
-        pinned = {seam.name: self.rng.choice(("fuse", "cut")) for seam in saturated.seams if self.rng.random() < 0.5}
+        named = {seam.cls: seam.name for seam in saturated.seams}
+        pinned = {name: self.rng.choice(("fuse", "cut")) for name in named.values() if self.rng.random() < 0.3}
         for place in ("auto", "fuse", "cut", pinned):
             self.plan(saturated, on, place, nvrtc)
 
@@ -153,7 +154,7 @@ class _Stages:
     def plan(self, saturated: Saturated, on: Target, place: Place, nvrtc: bool) -> None:
         try:
             plan = search(saturated, on, place, seconds=20.0)
-        except Unsupported as error:  # what is pinned may not be possible
+        except (InvalidInput, Unsupported) as error:  # what is pinned may not be possible
             self.done.refused.append(str(error))
             return
         name, loops = place if isinstance(place, str) else "pinned", to_loops(plan)
