@@ -271,7 +271,9 @@ class _Nested(_Kernel):
             products = walk.seconds(t, shape)
         issue, special = self.ordinary()
         kept = 1 - self.outer.products[0].skipped
-        return self.settled((products + issue) * kept, special * kept, t.fitted["pass"])
+        # Warpgroups multiply while they compute weights.
+        arithmetic = max(products, issue) if self.matrix and self.matrix.name == "wgmma" else products + issue
+        return self.settled(arithmetic * kept, special * kept, t.fitted["pass"])
 
     def traffic(self, read: Read) -> float:
         """Of steps that a mask empties nothing is read."""

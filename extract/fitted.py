@@ -35,7 +35,9 @@ FITTED: Mapping[str, float] = MappingProxyType(
         "wgmma.part": 2e-07,
         "attention.share": 1.0,  # of the fma peak, times that of a tile
         "attention.matrix_share": 0.7,  # of the rate of mma.sync, exponentials aside
-        "attention.wgmma_share": 0.6,  # of that of wgmma, exponentials aside
+        "attention.matrix_latency": 5.5e-07,  # of a step, at least
+        "attention.wgmma_share": 0.85,  # of the rate of wgmma, which hides the weights
+        "attention.wgmma_latency": 1.4e-06,
         "attention.latency": 5.5e-07,  # of a step of a fold in a fold, at least
     }
 )

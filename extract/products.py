@@ -178,12 +178,12 @@ class Walk:
 
     def matrix_seconds(self, target: Target, unit: Unit, dtype: str) -> float:
         """Of both products on tensor cores."""
-        keys, resident, share = (128, 1, "wgmma_share") if unit.name == "wgmma" else (64, 2, "matrix_share")
+        keys, resident, of = (128, 1, "wgmma") if unit.name == "wgmma" else (64, 2, "matrix")
         blocks = self.others * ceil(self.height / MATRIX_ROWS)
         held = min(ceil(blocks / target.sms), resident)
         flops = 2 * MATRIX_ROWS * keys * (sum(self.inner) + self.width)
-        rate = unit.rate(target, dtype) * target.fitted[f"attention.{share}"]
-        step = max(target.fitted["attention.latency"], held * flops * target.sms / rate)
+        rate = unit.rate(target, dtype) * target.fitted[f"attention.{of}_share"]
+        step = max(target.fitted[f"attention.{of}_latency"], held * flops * target.sms / rate)
         return ceil(blocks / (target.sms * held)) * ceil(self.keys / keys) * step
 
     def threads(self, s: Shape) -> int:

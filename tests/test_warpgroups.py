@@ -154,6 +154,12 @@ def test_rows_of_blocks_start_together_by_heads() -> None:
     check(kernels.attention_halves(4, 130, 70, 16, "f16", True, 1, True), row(4, 16, 64, raster="late2"), roundings=3)
 
 
+def test_what_a_launch_could_not_ask_for_is_refused() -> None:
+    """224 KB of boxes and their mbarriers would fit; what aligns them to 1024 bytes does not."""
+    with pytest.raises(Unsupported, match="shared memory"):
+        lowered(kernels.attention_halves(1, 128, 512, 128), row(8, 128, 192))
+
+
 def test_a_fold_that_is_no_attention_says_so() -> None:
     with pytest.raises(Unsupported, match="copy engine"):
         lowered(kernels.attention_halves(1, 64, 128, 64), row(4, 64, 64).replace("s.r4.k16", "b2.s.r4.k16"))

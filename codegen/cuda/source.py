@@ -14,26 +14,11 @@ from emmy_eq.codegen.cuda.prelude import functions_used
 from emmy_eq.codegen.cuda.text import I32, I64, TYPES, atom, bounds, cast, constant, index_text, name, result_range
 from emmy_eq.codegen.kernel_ir import walk
 from emmy_eq.codegen.kernel_ir.show import literal
-from emmy_eq.codegen.kernel_ir.verify import lacks, shared_layout
+from emmy_eq.codegen.kernel_ir.verify import dynamic_shared, lacks, shared_layout
 from emmy_eq.errors import Unsupported
 from emmy_eq.extract.targets import Target
 from emmy_eq.index import Idx
 from emmy_eq.ops import itemsize, ops
-
-_BASE_ALIGN = 16  # bytes that dynamic shared memory is sure to be aligned to; more is done by hand
-
-
-def _alignment(kernel: ir.Kernel) -> int:
-    return max((a.align for a in kernel.shared), default=0)
-
-
-def _slack(kernel: ir.Kernel) -> int:
-    return _alignment(kernel) if _alignment(kernel) > _BASE_ALIGN else 0
-
-
-def dynamic_shared(kernel: ir.Kernel) -> int:
-    """Bytes of dynamic shared memory that a launch must ask for."""
-    return shared_layout(kernel)[1] + _slack(kernel)
 
 
 def entry_point(kernel: ir.Kernel) -> str:
@@ -141,7 +126,7 @@ class _Printer:
             return
         self.emit("extern __shared__ __align__(16) unsigned char emmy_dynamic[];")
         base = "emmy_dynamic"
-        if slack := _slack(k):
+        if slack := dynamic_shared(k) - shared_layout(k)[1]:
             base = "emmy_base"
             self.emit(f"unsigned char* const emmy_base = emmy_dynamic + (-emmy_smem(emmy_dynamic) & {slack - 1}u);")
         for a in k.shared:

@@ -15,6 +15,7 @@ from emmy_eq.extract.targets import Target
 from emmy_eq.ops import COMPUTE, DTYPES, itemsize, ops
 
 SHARED_LIMIT = 232_448  # bytes of dynamic shared memory a block may ask for on sm_90 (CUDA C++ Programming Guide)
+SHARED_ALIGN = 16  # bytes that dynamic shared memory is sure to be aligned to
 _HALVES = ("f16", "bf16", "i16")
 _ATOMICS = {
     "f32": ("add", "exch"),
@@ -33,6 +34,12 @@ def shared_layout(kernel: ir.Kernel) -> tuple[dict[str, int], int]:
         offsets[a.name] = -(-end // a.align) * a.align
         end = offsets[a.name] + a.size * (8 if a.dtype == "mbar" else itemsize(a.dtype))
     return offsets, end
+
+
+def dynamic_shared(kernel: ir.Kernel) -> int:
+    """Bytes of shared memory that a launch must ask for: where arrays are aligned to more than it is sure to be, that is done by hand."""
+    align = max((a.align for a in kernel.shared), default=0)
+    return shared_layout(kernel)[1] + (align if align > SHARED_ALIGN else 0)
 
 
 def lacks(kernel: ir.Kernel, target: Target) -> tuple[str, ...]:
@@ -96,7 +103,7 @@ class _Checker:
         for a in k.shared:
             self.require((a.dtype in DTYPES or a.dtype == "mbar") and a.size > 0, f"shared {a.name}: {a.dtype}[{a.size}]")
             self.require(a.align >= 8 and a.align & (a.align - 1) == 0, f"shared {a.name}: alignment {a.align}")
-        size = shared_layout(k)[1]
+        size = dynamic_shared(k)
         limit = self.target.shared_per_block if self.target is not None else SHARED_LIMIT
         self.require(size <= limit, f"{size} bytes of shared memory; at most {limit}")
         for m in k.maps:

@@ -7,7 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from emmy_eq.codegen import kernel_ir as k
-from emmy_eq.codegen.kernel_ir.verify import shared_layout
+from emmy_eq.codegen.kernel_ir.verify import dynamic_shared
 from emmy_eq.codegen.lower import barriers
 from emmy_eq.codegen.lower.engine import Engine
 from emmy_eq.codegen.tile_ir import Tile
@@ -34,7 +34,7 @@ def lower(tile: Tile, target: Target) -> k.Kernel:
     kernel = k.Kernel(
         tile.name, params, (e.digits.grid, 1, 1), threads, tuple(e.b.shared), body, tuple(e.producer.maps), min_blocks=resident
     )
-    size = shared_layout(kernel)[1]
+    size = dynamic_shared(kernel)
     if size > target.shared_per_block:
         raise Unsupported("schedule", f"it needs {size} bytes of shared memory; {target} has {target.shared_per_block}")
     return kernel
