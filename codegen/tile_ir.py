@@ -21,6 +21,7 @@ from emmy_eq.errors import InvalidInput
 from emmy_eq.index import variables
 from emmy_eq.loop_ir import Axis, Buffer, Carry, Let, Load, Store
 from emmy_eq.ops import HALVES, monoids
+from emmy_eq.rules.certificates import may_split
 from emmy_eq.terms import from_bits
 
 
@@ -240,7 +241,7 @@ def verify(tile: Tile) -> None:
             if name not in legal:
                 raise InvalidInput(f"{key}={name}:{split}", f"the axes it may split are {', '.join(legal) or 'none'}")
     for f in walk(tile.body):
-        if isinstance(f, Fold) and any(c.kind == "monoid" and monoids()[c.name].serial for c in f.carries):
+        if isinstance(f, Fold) and not all(may_split(c.name) for c in f.carries):
             _verify_order(row, f)
     for name, split in row.reduce:
         extent, covered = folded[name].extent, split.blocks * split.steps * split.tile
@@ -250,16 +251,20 @@ def verify(tile: Tile) -> None:
             _verify_split(tile, name, split, {a.name for a in roles.inner})
 
 
+_UNSPLIT = "a sum in order, as any fold without a certificate of its split,"
+
+
 def _verify_order(row: Schedule, f: Fold) -> None:
-    """One thread takes all elements in row-major order: axes an element a step, then one in tiles, then axes that a tile holds whole."""
+    """One thread takes all elements in row-major order: axes an element a step, then one in tiles, then axes that a tile holds whole.
+    So it is with every fold of which no certificate says that it may run in blocks: sums in order."""
     tiled = False
     for a in f.axes:
         split = row.split(a.name)
         what = f"REDUCE={a.name}:{split}"
         if split.blocks * split.threads > 1 or split.atom or (f.observer and split.vector > 1):
-            raise InvalidInput(what, "what is summed in order is added by one thread, an element after the other")
+            raise InvalidInput(what, f"{_UNSPLIT} is one thread's, an element after the other")
         if tiled and split.tile < a.extent:
-            raise InvalidInput(what, "what is summed in order has tiles along its last axis alone")
+            raise InvalidInput(what, f"{_UNSPLIT} has tiles along its last axis alone")
         tiled |= split.tile > 1
 
 

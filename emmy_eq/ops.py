@@ -331,6 +331,33 @@ def monoids() -> dict[str, Monoid]:
 
 
 @dataclass(frozen=True, slots=True)
+class Best:
+    """A fold that keeps an element (value, position): the first NaN wins, else the best value, of equal ones that of the least position.
+
+    ``key`` names the `Monoid` of the values; ``better`` is how one is better than another.
+    """
+
+    name: str
+    key: str
+    better: str
+
+    def takes(self, x: Any, i: Any, y: Any, j: Any, floats: bool = True) -> Any:
+        """Whether (x, i) is kept beside (y, j), in the algebra of `emmy_eq.algebra`; only ``floats`` have NaN."""
+        better, equal = x.call(self.better, y), x.eq(y)
+        if floats:
+            nan, other = x.call("isnan"), y.call("isnan")
+            better = better.call("or", nan.call("and", other.call("not")))
+            equal = equal.call("or", nan.call("and", other))
+        return better.call("or", equal.call("and", i.lt(j)))
+
+
+@cache
+def bests() -> dict[str, Best]:
+    """The folds that give a position, by name."""
+    return {row.name: row for row in (Best("argmax", "max", "gt"), Best("argmin", "min", "lt"))}
+
+
+@dataclass(frozen=True, slots=True)
 class Twist:
     """A one-pass fold whose sums follow its key: sum_j weight(s_j, M) * v_j with M = centre(key_j(s_j), count of j).
 
@@ -427,3 +454,8 @@ def twists() -> dict[str, Twist]:
         Twist("recurrence", "prod", _not_weighed, _not_weighed, affine=True),
     )
     return {row.name: row for row in rows}
+
+
+def carriers() -> dict[str, Best | Twist]:
+    """The folds whose state is more than one value, by name."""
+    return {**bests(), **twists()}

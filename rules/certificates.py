@@ -10,9 +10,11 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
+from hashlib import blake2b
 from pathlib import Path
 
-from emmy_eq import rules
+from emmy_eq import ops, rules
 from emmy_eq.rule import Rule
 from emmy_eq.verify import recorded
 
@@ -36,7 +38,28 @@ def key(rule: Rule) -> str:
     return f"{LAYERS}.{recorded.key(rule)}"
 
 
-def load() -> dict[str, Certificate]:
+def splits() -> dict[str, str]:
+    """What certifies that a fold may run in blocks, by the fold's name: of a monoid the rule that merges nested reductions; of a twist or
+    a best element the laws of its row.  A sum in order has none."""
+    merges = {name: f"merge_{name}" for name in ops.monoids()}
+    of_rows = {name: f"split_{name}" for name in ops.carriers()}
+    return {name: rule for name, rule in merges.items() if rule in rules.library()} | of_rows
+
+
+def split_key(row: ops.Twist | ops.Best) -> str:
+    from emmy_eq.verify.laws import laws_of_row
+
+    return f"{LAYERS}.{blake2b(' '.join(map(recorded.key, laws_of_row(row))).encode(), digest_size=8).hexdigest()}"
+
+
+@cache
+def may_split(fold: str) -> bool:
+    """Whether that fold is certified to be the fold over blocks of the folds within the blocks."""
+    stored = load().get(splits().get(fold, ""))
+    return stored is not None and not stored.refuted
+
+
+def load() -> Mapping[str, Certificate]:
     """The stored certificates by rule."""
     if not PATH.is_file():
         return {}
@@ -44,14 +67,15 @@ def load() -> dict[str, Certificate]:
 
 
 def store(found: Sequence[Certificate]) -> None:
-    """Replaces those of the same rules, and drops those of rules that are gone."""
-    known = {name: c for name, c in load().items() if name in rules.library()}
+    """Replaces those of the same rules or folds, and drops those of what is gone."""
+    known = {name: c for name, c in load().items() if name in rules.library() or name in splits().values()}
     rows = sorted((known | {c.rule: c for c in found}).values(), key=lambda c: c.rule)
     text = "[\n" + ",\n".join(json.dumps(asdict(c)) for c in rows) + "\n]\n"
     if not PATH.is_file() or PATH.read_text() != text:
         written = PATH.with_suffix(f".{os.getpid()}")
         written.write_text(text)
         written.replace(PATH)  # at once: another process may be reading
+    may_split.cache_clear()
 
 
 def lacking(chosen: Sequence[Rule]) -> Iterator[str]:
@@ -65,6 +89,15 @@ def lacking(chosen: Sequence[Rule]) -> Iterator[str]:
             yield f"{rule.name} has changed since it was certified"
         elif found.refuted:
             yield f"{rule.name} is refuted: {found.refuted}"
+
+
+def splits_lacking() -> Iterator[str]:
+    """A line for each fold that rules split or kernels may, and that has no current certificate of it."""
+    stored = load()
+    for row in ops.carriers().values():
+        found = stored.get(splits()[row.name])
+        if found is None or found.key != split_key(row) or found.refuted:
+            yield f"the split of {row.name} has no current certificate"
 
 
 def score(found: Sequence[Certificate]) -> tuple[int, int]:

@@ -73,7 +73,7 @@ def _certified(rule: Rule) -> tuple[Certificate, tuple[str, ...], str]:
 def certify_all(
     chosen: Sequence[Rule], files: Sequence[str] = (), progress: Callable[[str], None] = lambda line: None, jobs: int | None = None
 ) -> list[Outcome]:
-    """`certify` for each, in the order given, and index expressions with the library; the library's certificates are stored.
+    """`certify` for each, in the order given, and splits and index expressions with the library; the library's certificates are stored.
 
     Every process reads the rule ``files`` anew.
     """
@@ -84,9 +84,11 @@ def certify_all(
         done[outcome.certificate.rule] = outcome
         progress(f"[{len(done)}/{len(names)}] {outcome.certificate.rule} {outcome.seconds:.1f} s" + ("" if outcome.holds else " REFUTED"))
     found = [done[name] for name in names]
-    if own := [o.certificate for o in found if o.certificate.rule in library()]:
-        certificates.store(own)
-    return [*found, *map(certify_twist, ops.twists().values()), certify_indices()] if len(own) > 1 else found
+    own = [o.certificate for o in found if o.certificate.rule in library()]
+    splits = [certify_split(row) for row in ops.carriers().values()] if len(own) > 1 else []
+    if own:
+        certificates.store([*own, *(o.certificate for o in splits)])
+    return [*found, *splits, certify_indices()] if splits else found
 
 
 def _parallel(names: Sequence[str], files: tuple[str, ...], jobs: int) -> Iterator[Outcome]:
@@ -122,8 +124,8 @@ def certify_indices() -> Outcome:
     return Outcome(found, time.perf_counter() - start)
 
 
-def certify_twist(row: ops.Twist) -> Outcome:
-    """The laws of a twist's row, and its mutants: a row beside the rules, stored nowhere."""
+def certify_split(row: ops.Twist | ops.Best) -> Outcome:
+    """The laws that let a fold run in blocks, and the mutants of its row."""
     start = time.perf_counter()
     verdicts = [verdict(law) for law in laws_of_row(row)]
     why = next((f"{v.rule}, {v.layer}: {v.why}" for v in verdicts if not v.holds), "")
@@ -131,7 +133,8 @@ def certify_twist(row: ops.Twist) -> Outcome:
     survivors = tuple(what for what, holds in fates.items() if holds)
     counts = {"killed": len(fates) - len(survivors), "survived": len(survivors)}
     draws = min(v.draws for v in verdicts)
-    return Outcome(Certificate(f"twist {row.name}", "", draws, verdicts[0].layers, counts, why), time.perf_counter() - start, survivors)
+    found = Certificate(certificates.splits()[row.name], certificates.split_key(row), draws, verdicts[0].layers, counts, why)
+    return Outcome(found, time.perf_counter() - start, survivors)
 
 
 def show(found: Sequence[Outcome]) -> str:

@@ -7,9 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
+import emmy_eq
 from emmy_eq import cli, ops, rules
 from emmy_eq.algebra import Axes, Val
+from emmy_eq.codegen import tile_ir
+from emmy_eq.codegen.families import schedules
+from emmy_eq.errors import InvalidInput
 from emmy_eq.rule import Equation, Rounding, Rule, rewrite, rule
 from emmy_eq.rules import certificates, certify
 from emmy_eq.verify import laws, mutants, recorded, shrink
@@ -107,12 +112,28 @@ def test_a_twist_that_rescales_the_wrong_way_is_refused(monkeypatch: pytest.Monk
     assert laws.verdict(nothing).holds
 
 
-@pytest.mark.parametrize("name", ops.twists())
-def test_a_twist_that_is_wrong_in_one_place_is_refused(name: str) -> None:
-    found = certify.certify_twist(ops.twists()[name])
+@pytest.mark.parametrize("name", ops.carriers())
+def test_a_split_that_is_wrong_in_one_place_is_refused(name: str) -> None:
+    found = certify.certify_split(ops.carriers()[name])
     assert found.holds
     assert found.survivors == ()
     assert found.certificate.mutants["killed"] > 1
+    assert found.certificate == certificates.load()[f"split_{name}"]
+
+
+def test_what_has_no_certificate_of_its_split_is_not_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every monoid that is not a sum in order has one, every carrier has one, and without it a schedule row is refused."""
+    assert list(certificates.splits_lacking()) == [], "run `emmy-eq rules check`"
+    folds = (*ops.monoids(), *ops.carriers())
+    assert [name for name in folds if not certificates.may_split(name)] == ["serial_sum", "serial_prod"]
+    made = emmy_eq.compile(lambda x: torch.softmax(x, -1), (torch.randn(4, 64),))
+    (kernel,) = made.loop_ir.kernels
+    tile = tile_ir.to_tile(kernel, schedules(kernel, made.target)[0])
+    tile_ir.verify(tile)
+    assert any(split.threads > 1 for _, split in tile.schedule.reduce)
+    monkeypatch.setattr(tile_ir, "may_split", lambda fold: fold != "softmax")
+    with pytest.raises(InvalidInput, match="without a certificate of its split"):
+        tile_ir.verify(tile)
 
 
 def test_every_mutant_of_the_factor_rule_is_told_apart() -> None:

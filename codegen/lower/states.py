@@ -15,7 +15,7 @@ from emmy_eq.codegen.lower.builder import Builder, literal
 from emmy_eq.codegen.lower.layout import Fragment, scalar
 from emmy_eq.errors import Unsupported
 from emmy_eq.loop_ir import Carry
-from emmy_eq.ops import FLOATS, Monoid, Twist, monoids, ops, twists
+from emmy_eq.ops import FLOATS, Best, Monoid, Twist, bests, monoids, ops, twists
 
 Parts = tuple[Fragment, ...]  # a state: one fragment a component
 
@@ -79,26 +79,16 @@ class Reduction(State):
 
 @dataclass(frozen=True, slots=True)
 class ArgReduction(State):
-    """argmax or argmin: (value, position).  The first NaN wins, else the best value; ties go to the smaller position."""
+    """(value, position) of the best element."""
 
-    name: str
+    best: Best
     dtypes: tuple[str, ...]
 
     def identity(self) -> tuple[Lit, ...]:
-        best = monoids()["max" if self.name == "argmax" else "min"]
-        return literal(self.dtypes[0], best.identity(self.dtypes[0])), literal("i64", 2**63 - 1)
+        return literal(self.dtypes[0], monoids()[self.best.key].identity(self.dtypes[0])), literal("i64", 2**63 - 1)
 
     def merge(self, b: Builder, x: Parts, y: Parts) -> Parts:
-        def test(op: str, *args: Fragment) -> Fragment:
-            return b.apply(op, "bool", *args)
-
-        better = test("gt" if self.name == "argmax" else "lt", x[0], y[0])
-        equal = test("eq", x[0], y[0])
-        if self.dtypes[0] in FLOATS:
-            nan_x, nan_y = test("isnan", x[0]), test("isnan", y[0])
-            better = test("or", better, test("and", nan_x, test("not", nan_y)))
-            equal = test("or", equal, test("and", nan_x, nan_y))
-        take = test("or", better, test("and", equal, test("lt", x[1], y[1])))
+        take = self.best.takes(*(Expression(b, p) for p in (*x, *y)), floats=self.dtypes[0] in FLOATS).frag
         return b.apply("where", self.dtypes[0], take, x[0], y[0]), b.apply("where", "i64", take, x[1], y[1])
 
     def collect(self, b: Builder, acc: Parts | None, items: Sequence[Parts]) -> Parts:
@@ -305,7 +295,7 @@ def state(carry: Carry, dtype: str, product: bool, rounded: bool = False) -> Sta
     if carry.kind == "monoid":
         return Reduction(monoids()[carry.name], (dtype,), product)
     if carry.kind == "arg":
-        return ArgReduction(carry.name, (dtype, "i64"))
+        return ArgReduction(bests()[carry.name], (dtype, "i64"))
     if len(set(carry.dtypes)) > 1:
         raise Unsupported(carry.name, f"a twisted fold whose state mixes {', '.join(carry.dtypes)}")
     twist = twists()[carry.name]

@@ -1,8 +1,10 @@
-"""The laws that a twist's row states, as rules of their own: what lets its one pass run in blocks.
+"""The laws of folds, as rules of their own: what lets one pass over k run in blocks of k, on several threads, warps or blocks.
 
-The rule of a twist says that a sum of weights is the fold; that the fold may be split, its parts rescaled and added, is the
-row's law (`emmy_eq.ops.Twist`).  Each law goes through the layers that work on draws, with the operands that it holds for:
-a block without any key to rescale by is dropped by the kernels, so that all here are finite, and not 0 where they divide.
+Of a monoid the law is a rule of the library: nested reductions are one over both axis sets (``merge_sum``, ...).  A fold that keeps the
+best element and its position joins two of them, and that is associative.  The rule of a twist says that a sum of weights is the fold;
+that the fold may be split, its parts rescaled and added, is the row's law (`emmy_eq.ops.Twist`).  Each law goes through the layers that
+work on draws, those of a twist with the operands that it holds for: a block without any key to rescale by is dropped by the kernels, so
+that all here are finite, and not 0 where they divide.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from functools import cache
 
 from emmy_eq import ops
 from emmy_eq.algebra import Axes, Val
-from emmy_eq.rule import Equation, Rounding, Rule, rewrite, rule
+from emmy_eq.rule import Equation, Int, Rounding, Rule, rewrite, rule
 from emmy_eq.verify import floats
 from emmy_eq.verify.check import FLOATS, Verdict, check_on_draws
 from emmy_eq.verify.draws import Values
@@ -26,19 +28,23 @@ DRAWS = 20
 
 
 @cache
-def laws(twist: str) -> tuple[Rule, ...]:
-    """The laws of that row."""
-    return laws_of_row(ops.twists()[twist])
+def laws(fold: str) -> tuple[Rule, ...]:
+    """The laws of that row of `emmy_eq.ops.carriers`."""
+    return laws_of_row(ops.carriers()[fold])
 
 
-def laws_of_row(row: ops.Twist) -> tuple[Rule, ...]:
+def laws_of_row(row: ops.Twist | ops.Best) -> tuple[Rule, ...]:
+    if isinstance(row, ops.Best):
+        return _best(row)
     if row.affine:
         return (_composed(row),)
     return (_adjusted(row),) if row.adjust is not None else (_rescaled(row), _nothing(row))
 
 
-def mutants(row: ops.Twist) -> Mapping[str, ops.Twist]:
+def mutants(row: ops.Twist | ops.Best) -> Mapping[str, ops.Twist | ops.Best]:
     """``row`` wrong in one place, by what is wrong; a law must refute each."""
+    if isinstance(row, ops.Best):
+        return {f"better where {other}": replace(row, better=other) for other in ("ne", "le" if row.better == "lt" else "ge")}
     if row.affine:
         return {f"elements joined by {key}": replace(row, key=key) for key in ("sum", "max")}
     old, adjust = row.rescale, row.adjust
@@ -76,7 +82,37 @@ def lawful(tested: Rule, so_far: Verdict) -> Verdict:
 
 @cache
 def verdict(law: Rule) -> Verdict:
-    return check_on_draws(law, DRAWS, values=HOLDS_FOR, using=None if law.args[1:] else _FLOATING)
+    values: Values = "any" if law.rounding is Rounding.EXACT else HOLDS_FOR
+    return check_on_draws(law, DRAWS, values=values, using=None if law.args[1:] else _FLOATING)
+
+
+def _best(row: ops.Best) -> tuple[Rule, ...]:
+    def joined(x: tuple[Val, Val], y: tuple[Val, Val]) -> tuple[Val, Val]:
+        takes = row.takes(*x, *y)
+        return takes.where(x[0], y[0]), takes.where(x[1], y[1])
+
+    def both(a: Val, b: Val, c: Val, i: Val, j: Val, k: Val) -> tuple[tuple[Val, Val], tuple[Val, Val]]:
+        first, second, third = (a, i), (b, j), (c, k)
+        return joined(joined(first, second), third), joined(first, joined(second, third))
+
+    @rule(Rounding.EXACT, name=f"best_of_blocks_of_{row.name}")
+    def best(a: Val, b: Val, c: Val, i: Int, j: Int, k: Int) -> Equation:
+        """The best of two blocks is the best of their elements."""
+        left, right = both(a, b, c, i, j, k)
+        return rewrite(left[0], right[0])
+
+    @rule(Rounding.EXACT, name=f"position_in_blocks_of_{row.name}")
+    def position(a: Val, b: Val, c: Val, i: Int, j: Int, k: Int) -> Equation:
+        """And stands where that stands."""
+        left, right = both(a, b, c, i, j, k)
+        return rewrite(left[1], right[1])
+
+    @rule(Rounding.EXACT, name=f"either_side_of_{row.name}")
+    def either(a: Val, b: Val, i: Int, j: Int) -> Equation:
+        """Two elements have one best, whichever comes first."""
+        return rewrite(joined((a, i), (b, j))[1], joined((b, j), (a, i))[1])
+
+    return best, position, either
 
 
 def _rescaled(row: ops.Twist) -> Rule:
