@@ -91,6 +91,10 @@ FOUND: dict[str, tuple[str, tuple[Given, ...]]] = {
         "(lambda y: (F.relu(y), y.var(0, correction=0).softmax(0).amax(0)))(x0 @ x1 + (x0 @ x2) @ x3)",
         tuple(Given(shape, "f32", "normal", 6) for shape in ((1, 8), (8, 2), (8, 1), (1, 2))),
     ),
+    "the audit knew logarithms, and not their approximations, for hashes": (
+        "torch.log(torch.exp((x1 @ x0).clamp(max=4)).cumsum(0))",
+        (Given((4, 1), "f32", "whole", 1), Given((4,), "f32", "normal", 0)),
+    ),
     "a gather through a view had coordinates beyond the bound that its lowering assumed": (
         "x0.repeat_interleave(4, 0).reshape(4, 4, 1).transpose(0, 1).reshape(16, 1)[x1]",
         (Given((4, 1), "f32", "normal", 0), Given((9,), "i64", "below 16", 1)),

@@ -87,7 +87,7 @@ def test_no_kernel_contracts_or_uses_tensor_cores() -> None:
 @pytest.mark.parametrize("row", ["WORK=t32 REDUCE=i1:t32", "WORK=t32 REDUCE=i1:b2.s", "WORK=t64 REDUCE=i1:s.w2"])
 def test_a_row_that_divides_a_sum_is_refused(row: str) -> None:
     (kernel,) = compiled("torch.randn(8, 64).sum(1)").loop_ir.kernels
-    with pytest.raises(InvalidInput, match="added by one thread"):
+    with pytest.raises(InvalidInput, match="one thread's, an element after the other"):
         tile_ir.to_tile(kernel, schedule.parse(row))
 
 

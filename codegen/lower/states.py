@@ -88,7 +88,8 @@ class ArgReduction(State):
         return literal(self.dtypes[0], monoids()[self.best.key].identity(self.dtypes[0])), literal("i64", 2**63 - 1)
 
     def merge(self, b: Builder, x: Parts, y: Parts) -> Parts:
-        take = self.best.takes(*(Expression(b, p) for p in (*x, *y)), floats=self.dtypes[0] in FLOATS).frag
+        (value, at), (other, there) = ([Expression(b, p) for p in parts] for parts in (x, y))
+        take = self.best.takes(value, at, other, there, self.dtypes[0] in FLOATS).frag
         return b.apply("where", self.dtypes[0], take, x[0], y[0]), b.apply("where", "i64", take, x[1], y[1])
 
     def collect(self, b: Builder, acc: Parts | None, items: Sequence[Parts]) -> Parts:

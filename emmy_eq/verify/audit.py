@@ -58,7 +58,9 @@ def _hashed(saturated: Saturated, first: Mapping[int, ENode], node: ENode) -> se
     seen, queue = set[int](), [node]
     found = set[int]()
     for n in queue:
-        if n.op == "log" or (n.op == "reduce" and n.attr[0] == "max" and any(m.op == "abs" for m in saturated.classes[n.children[0]])):
+        if ops.exact(n.op) == "log" or (
+            n.op == "reduce" and n.attr[0] == "max" and any(m.op == "abs" for m in saturated.classes[n.children[0]])
+        ):
             found.update(n.children)
         new = set(n.children) - seen
         seen |= new

@@ -303,7 +303,9 @@ def refutes(rule: Rule, draw: Draw) -> str | None:
     if eq.lhs.agrees(eq.rhs):
         return None
     recording = record(rule)
-    left, right = ({c for c in subtrees(side) if c.method == "_op" and c.args[1] == "log"} for side in (recording.lhs, recording.rhs))
+    left, right = (
+        {c for c in subtrees(side) if c.method == "_op" and ops.exact(str(c.args[1])) == "log"} for side in (recording.lhs, recording.rhs)
+    )
     if left != right:
         raise Abstains("logarithms modulo a prime are hashes")
     return "the sides differ modulo a prime"
