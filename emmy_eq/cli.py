@@ -75,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
     program.add_argument("--inputs", metavar="EXPR", help="tuple of example inputs for FILE.py:NAME (default: example_inputs in the file)")
     program.add_argument("--target", default="sm_90a", help="sm_80, sm_89, sm_90a (default), sm_120, or a name from `emmy-eq targets`")
     program.add_argument("--accuracy", default="default", help="strict (no bit changes), default or fast")
-    program.add_argument("--place", default="auto", help="auto (default), fuse, cut, or SEAM=fuse|cut,... (--ir egraph lists the seams)")
+    program.add_argument("--place", default="auto", help="auto (default), fuse, cut, or SEAM=fuse|cut,... (seams: --ir egraph, explore)")
     program.add_argument(
         "--schedule", metavar="ROW", action="append", help="for the one kernel, or 'KERNEL ROW' (repeatable; --ir tile prints those in use)"
     )
