@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from emmy_eq import loop_ir
 
 
@@ -133,58 +135,55 @@ kernel variance(x: f32[{rows},{cols}]) -> mean: f32[{rows}], out: f32[{rows}]:
 """
 
 
-def matmul_f16(m: int, n: int, k: int) -> str:
-    """16-bit storage, f32 sums."""
-    return f"""
-kernel matmul_f16(a: f16[{m},{k}], b: bf16[{k},{n}]) -> out: f16[{m},{n}]:
-  loop i0 < {m}, i1 < {n}:
-    fold i2 < {k}:
-      v0 = load a[i0, i2]
-      v1 = cast f32 v0
-      v2 = load b[i2, i1]
-      v3 = cast f32 v2
-      v4 = mul v1, v3
-      carry v5 = sum(v4)
-    v6 = cast f16 v5
-    store out[i0, i1] = v6
-"""
+def stored_as(text: str, dtypes: dict[str, str]) -> str:
+    """The f32 kernel ``text`` with other types of the buffers named: what is loaded is cast, and so is what is stored."""
+    lines = []
+    for line in text.splitlines():
+        for buffer, dtype in dtypes.items():
+            line = line.replace(f"{buffer}: f32[", f"{buffer}: {dtype}[")
+        load = re.fullmatch(r"( *)v(\d+) = load (\w+)(.*)", line)
+        store = re.fullmatch(r"( *)store (\w+)(.*) = v(\d+)", line)
+        if load and load[3] in dtypes:
+            lines += [f"{load[1]}l{load[2]} = load {load[3]}{load[4]}", f"{load[1]}v{load[2]} = cast f32 l{load[2]}"]
+        elif store and store[2] in dtypes:
+            lines += [f"{store[1]}s{store[4]} = cast {dtypes[store[2]]} v{store[4]}", f"{store[1]}store {store[2]}{store[3]} = s{store[4]}"]
+        else:
+            lines.append(line)
+    return "\n".join(lines) + "\n"
 
 
-def halves(m: int, n: int, k: int, dtype: str = "f16", left: str = "mk", right: str = "kn") -> str:
-    """A product of 16-bit matrices, each stored in either order."""
-    extent, name = {"m": m, "n": n, "k": k}, {"m": "i0", "n": "i1", "k": "i2"}
-    a, b = (",".join(str(extent[x]) for x in order) for order in (left, right))
-    at, bt = (", ".join(name[x] for x in order) for order in (left, right))
-    return f"""
-kernel halves(a: {dtype}[{a}], b: {dtype}[{b}]) -> out: {dtype}[{m},{n}]:
-  loop i0 < {m}, i1 < {n}:
-    fold i2 < {k}:
-      v0 = load a[{at}]
-      v1 = cast f32 v0
-      v2 = load b[{bt}]
-      v3 = cast f32 v2
-      v4 = mul v3, v1
-      carry v5 = sum(v4)
-    v6 = cast {dtype} v5
-    store out[i0, i1] = v6
-"""
-
-
-def floats(m: int, n: int, k: int, left: str = "mk", right: str = "kn") -> str:
+def product(name: str, m: int, n: int, k: int, left: str = "mk", right: str = "kn", operands: str = "v0, v1") -> str:
     """A product of f32 matrices, each stored in either order."""
-    extent, name = {"m": m, "n": n, "k": k}, {"m": "i0", "n": "i1", "k": "i2"}
+    extent, index = {"m": m, "n": n, "k": k}, {"m": "i0", "n": "i1", "k": "i2"}
     a, b = (",".join(str(extent[x]) for x in order) for order in (left, right))
-    at, bt = (", ".join(name[x] for x in order) for order in (left, right))
+    at, bt = (", ".join(index[x] for x in order) for order in (left, right))
     return f"""
-kernel floats(a: f32[{a}], b: f32[{b}]) -> out: f32[{m},{n}]:
+kernel {name}(a: f32[{a}], b: f32[{b}]) -> out: f32[{m},{n}]:
   loop i0 < {m}, i1 < {n}:
     fold i2 < {k}:
       v0 = load a[{at}]
       v1 = load b[{bt}]
-      v2 = mul v1, v0
+      v2 = mul {operands}
       carry v3 = sum(v2)
     store out[i0, i1] = v3
 """
+
+
+def matmul(m: int, n: int, k: int) -> str:
+    return product("matmul", m, n, k)
+
+
+def matmul_f16(m: int, n: int, k: int) -> str:
+    """16-bit storage, f32 sums."""
+    return stored_as(product("matmul_f16", m, n, k), {"a": "f16", "b": "bf16", "out": "f16"})
+
+
+def halves(m: int, n: int, k: int, dtype: str = "f16", left: str = "mk", right: str = "kn") -> str:
+    return stored_as(product("halves", m, n, k, left, right, "v1, v0"), dict.fromkeys(("a", "b", "out"), dtype))
+
+
+def floats(m: int, n: int, k: int, left: str = "mk", right: str = "kn") -> str:
+    return product("floats", m, n, k, left, right, "v1, v0")
 
 
 def batched_halves(batch: int, m: int, n: int, k: int) -> str:
@@ -240,49 +239,39 @@ kernel mlp_halves(x: f16[{m},{k}], g: f16[{k},{n}], u: f16[{k},{n}]) -> out: f16
 
 def gated_halves(m: int, n: int, k: int, right: str = "kn") -> str:
     """silu(x @ g) * (x @ u) of 16-bit values as they are stored."""
-    shape, at = (f"{k},{n}", "i2, i1") if right == "kn" else (f"{n},{k}", "i1, i2")
-    return f"""
-kernel gated_halves(x: bf16[{m},{k}], g: bf16[{shape}], u: bf16[{shape}]) -> out: bf16[{m},{n}]:
-  loop i0 < {m}, i1 < {n}:
-    fold i2 < {k}:
-      v0 = load x[i0, i2]
-      v1 = cast f32 v0
-      v2 = load g[{at}]
-      v3 = cast f32 v2
-      v4 = mul v1, v3
-      v5 = load u[{at}]
-      v6 = cast f32 v5
-      v7 = mul v1, v6
-      carry v8 = sum(v4)
-      carry v9 = sum(v7)
+    tail = """
     v10 = sigmoid v8
     v11 = mul v8, v10
     v12 = mul v11, v9
-    v13 = cast bf16 v12
-    store out[i0, i1] = v13
-"""
+    store out[i0, i1] = v12"""
+    text = two_products("gated_halves", ("g", "u"), f"out: f32[{m},{n}]", tail, m, n, k, right)
+    return stored_as(text, dict.fromkeys(("x", "g", "u", "out"), "bf16"))
 
 
 def projections_halves(m: int, n: int, k: int) -> str:
     """x @ a.T and x @ b.T, stored both."""
+    tail = """
+    store out[i0, i1] = v8
+    store other[i0, i1] = v9"""
+    text = two_products("projections_halves", ("a", "b"), f"out: f32[{m},{n}], other: f32[{m},{n}]", tail, m, n, k, "nk")
+    return stored_as(text, dict.fromkeys(("x", "a", "b", "out", "other"), "bf16"))
+
+
+def two_products(name: str, factors: tuple[str, str], outputs: str, tail: str, m: int, n: int, k: int, right: str) -> str:
+    """The products v8 and v9 of x with each of ``factors``, and what ``tail`` makes of them."""
+    shape, at = (f"{k},{n}", "i2, i1") if right == "kn" else (f"{n},{k}", "i1, i2")
+    first, second = factors
     return f"""
-kernel projections_halves(x: bf16[{m},{k}], a: bf16[{n},{k}], b: bf16[{n},{k}]) -> out: bf16[{m},{n}], other: bf16[{m},{n}]:
+kernel {name}(x: f32[{m},{k}], {first}: f32[{shape}], {second}: f32[{shape}]) -> {outputs}:
   loop i0 < {m}, i1 < {n}:
     fold i2 < {k}:
-      v0 = load x[i0, i2]
-      v1 = cast f32 v0
-      v2 = load a[i1, i2]
-      v3 = cast f32 v2
+      v1 = load x[i0, i2]
+      v3 = load {first}[{at}]
       v4 = mul v1, v3
-      v5 = load b[i1, i2]
-      v6 = cast f32 v5
+      v6 = load {second}[{at}]
       v7 = mul v1, v6
       carry v8 = sum(v4)
-      carry v9 = sum(v7)
-    v10 = cast bf16 v8
-    store out[i0, i1] = v10
-    v11 = cast bf16 v9
-    store other[i0, i1] = v11
+      carry v9 = sum(v7){tail}
 """
 
 
@@ -356,19 +345,6 @@ kernel argmax(x: f32[{rows},{cols}]) -> out: i64[{rows}]:
       v0 = load x[i0, i1]
       carry v1 = argmax(v0)
     store out[i0] = v1
-"""
-
-
-def matmul(m: int, n: int, k: int) -> str:
-    return f"""
-kernel matmul(a: f32[{m},{k}], b: f32[{k},{n}]) -> out: f32[{m},{n}]:
-  loop i0 < {m}, i1 < {n}:
-    fold i2 < {k}:
-      v0 = load a[i0, i2]
-      v1 = load b[i2, i1]
-      v2 = mul v0, v1
-      carry v3 = sum(v2)
-    store out[i0, i1] = v3
 """
 
 
@@ -471,40 +447,13 @@ kernel mlp(x: f32[{m},{k}], g: f32[{k},{n}], u: f32[{k},{n}]) -> out: f32[{m},{n
 """
 
 
-def attention(heads: int, queries: int, keys: int, dim: int, causal: bool = False, groups: int = 1) -> str:
-    """softmax(q @ k.T * 0.125) @ v, one pass over the keys; ``groups`` query heads share a key head."""
-    mask = """
-      v20 = iota i1
-      v21 = iota i4
-      v22 = ge v20, v21
-      v23 = lit f32 -inf
-      v6 = where v22, v5, v23""" if causal else ""  # fmt: skip
-    score = "v6" if causal else "v5"
-    head = f"i0//{groups}" if groups > 1 else "i0"
-    stored = f"f32[{heads // groups},{keys},{dim}]"
-    return f"""
-kernel attention(q: f32[{heads},{queries},{dim}], k: {stored}, v: {stored}) -> out: f32[{heads},{queries},{dim}]:
-  loop i0 < {heads}, i1 < {queries}, i2 < {dim}:
-    v0 = lit f32 0.125
-    v1 = lit f32 1.0
-    fold i4 < {keys}:
-      fold i3 < {dim}:
-        v2 = load q[i0, i1, i3]
-        v3 = load k[{head}, i4, i3]
-        v17 = mul v2, v3
-        carry v4 = sum(v17)
-      v5 = mul v4, v0{mask}
-      v7 = load v[{head}, i4, i2]
-      carry v8, v9, v10 = twist softmax({score}, v7, v1)
-    v11 = div v9, v10
-    store out[i0, i1, i2] = v11
-"""
-
-
-def attention_halves(
-    heads: int, queries: int, keys: int, dim: int, dtype: str = "f16", causal: bool = False, groups: int = 1, safe: bool = False
+def attention(
+    heads: int, queries: int, keys: int, dim: int, causal: bool = False, groups: int = 1, halved: bool = False, safe: bool = False
 ) -> str:
-    """softmax(q @ k.T / 8) @ v of 16-bit values in one pass over the keys; weights are rounded as v is.  ``safe``: a masked row gives 0."""
+    """softmax(q @ k.T * 0.125) @ v, one pass over the keys; ``groups`` query heads share a key head; ``safe``: a masked row gives 0.
+
+    ``halved``: as `attention_halves` has it, with operands in the other order.
+    """
     mask = """
       v20 = iota i1
       v21 = iota i4
@@ -516,28 +465,37 @@ def attention_halves(
     v25 = eq v8, v24
     v26 = lit f32 0.0
     v12 = where v25, v26, v11""" if safe else ""  # fmt: skip
+    name, product, sums, quotient = "attention", "v2, v3", "w7, v1", "v9, v10"
+    if halved:
+        name, product, sums, quotient = "attention_halves", "v3, v2", "v1, w7", "v10, v9"
+    score = "v6" if causal else "v5"
     head = f"i0//{groups}" if groups > 1 else "i0"
-    stored = f"{dtype}[{heads // groups},{keys},{dim}]"
+    stored = f"f32[{heads // groups},{keys},{dim}]"
     return f"""
-kernel attention_halves(q: {dtype}[{heads},{queries},{dim}], k: {stored}, v: {stored}) -> out: {dtype}[{heads},{queries},{dim}]:
+kernel {name}(q: f32[{heads},{queries},{dim}], k: {stored}, v: {stored}) -> out: f32[{heads},{queries},{dim}]:
   loop i0 < {heads}, i1 < {queries}, i2 < {dim}:
     v0 = lit f32 0.125
     v1 = lit f32 1.0
     fold i4 < {keys}:
       fold i3 < {dim}:
         v2 = load q[i0, i1, i3]
-        v14 = cast f32 v2
         v3 = load k[{head}, i4, i3]
-        v15 = cast f32 v3
-        v17 = mul v15, v14
+        v17 = mul {product}
         carry v4 = sum(v17)
       v5 = mul v4, v0{mask}
-      v7 = load v[{head}, i4, i2]
-      carry v8, v9, v10 = twist softmax({"v6" if causal else "v5"}, v1, v7)
-    v11 = div v10, v9{guard}
-    v13 = cast {dtype} {"v12" if safe else "v11"}
-    store out[i0, i1, i2] = v13
+      w7 = load v[{head}, i4, i2]
+      carry v8, v9, v10 = twist softmax({score}, {sums})
+    v11 = div {quotient}{guard}
+    store out[i0, i1, i2] = {"v12" if safe else "v11"}
 """
+
+
+def attention_halves(
+    heads: int, queries: int, keys: int, dim: int, dtype: str = "f16", causal: bool = False, groups: int = 1, safe: bool = False
+) -> str:
+    """As `attention`, of 16-bit values; weights are rounded as v is."""
+    text = attention(heads, queries, keys, dim, causal, groups, True, safe)
+    return stored_as(text, dict.fromkeys("qk", dtype) | {"out": dtype}).replace(" v: f32[", f" v: {dtype}[")
 
 
 def transpose(rows: int, cols: int) -> str:
