@@ -14,12 +14,15 @@ import pytest
 from emmy_eq import loop_ir
 from emmy_eq.codegen.families import schedules
 from emmy_eq.codegen.schedule import parse
-from emmy_eq.codegen.stored import stored_row
+from emmy_eq.codegen.stored import stored_row, stored_times
 from emmy_eq.codegen.tune import Tuning, tune
 from emmy_eq.codegen.tune.candidates import legal, neighbours
+from emmy_eq.codegen.tune.software import version
 from emmy_eq.errors import EmmyError, InvalidInput
-from emmy_eq.extract.store import Store, best_row
+from emmy_eq.extract.store import Key, Measurement, Store, best_row
 from emmy_eq.extract.targets import Target, target
+from emmy_eq.pipeline import Compiled, Options
+from emmy_eq.torch_ir import capture_code
 from tests.fake_devices import LOG, PLANTED
 from tests.loop_samples import rmsnorm, softmax
 
@@ -209,6 +212,28 @@ def test_a_compile_takes_the_best_stored_row(bench: Bench, monkeypatch: pytest.M
     assert stored_row(KERNEL, target("A100")) is None
     monkeypatch.setenv("EMMY_EQ_STORE", "")
     assert stored_row(KERNEL, H200) is None
+
+
+def test_stored_times_are_of_an_accuracy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What differs between accuracies is in a kernel's identity, or an atom of the row, which only ``fast`` takes."""
+
+    def compiled(code: str, accuracy: str) -> Compiled:
+        return Compiled(lambda: capture_code(code), Options("H200", accuracy))
+
+    sums = [loop_ir.identity(*compiled("torch.randn(64, 256).exp().sum(1)", a).loop_ir.kernels) for a in ("strict", "default", "fast")]
+    assert len(set(sums)) == 3
+    default, fast = (compiled("torch.randn(64, 64) @ torch.randn(64, 64)", a) for a in ("default", "fast"))
+    (kernel,) = fast.loop_ir.kernels
+    assert loop_ir.identity(kernel) == loop_ir.identity(*default.loop_ir.kernels)
+    rounded = next(row for row in schedules(kernel, fast.target) if "k8" in row.atoms.values())
+    plain = schedules(kernel, default.target)[0]
+    with Store(tmp_path / "t.sqlite") as store:
+        for row, microseconds in ((rounded, 2.0), (plain, 5.0)):
+            key = Key(loop_ir.identity(kernel), str(row), "H200", "fake", "1", "1", "1", version())
+            store.add(Measurement(key, "passed", "2026-01-01T00:00:00", "tune", (microseconds,) * 3, 1e-7, 1e-6))
+    monkeypatch.setenv("EMMY_EQ_STORE", str(tmp_path / "t.sqlite"))
+    assert [stored_row(kernel, made.target) for made in (default, fast)] == [plain, rounded]
+    assert [stored_times(made.target) for made in (default, fast)] == [{loop_ir.identity(kernel): us * 1e-6} for us in (5.0, 2.0)]
 
 
 def test_a_store_that_cannot_be_read_does_not_stop_a_compile(
