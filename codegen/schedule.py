@@ -35,6 +35,8 @@ registers, and of two warpgroups one multiplies while the other computes weights
 
     WORK=t256 TILE=i1:w8.m16,i2:r16.n8 REDUCE=i3:s.r8.k16,i4:r8.k16 STAGE=2:tma RASTER=late8
 
+f32 values (k8x3) are split by a warpgroup beside.
+
 ``RASTER`` is the order in which blocks start.  ``row``: the last axis of the outer loops fastest.  ``g8``: 8 blocks along the
 second last axis with more than one block, then one along the last, so that blocks that run together share operands in L2.
 ``late``: the first axis fastest and all from their ends: under a causal mask the blocks with most keys start first.  ``late8``: so
@@ -261,5 +263,5 @@ def _check_warpgroups(row: Schedule) -> None:
             raise InvalidInput(f"split {name}:{s}", why)
         if s.atom == "n8" and s.regs * ATOMS["n8"] > 256:
             raise InvalidInput(f"split {name}:{s}", "a warpgroup has up to 256 columns")
-        if s.atom[:1] == "k" and (s.atom != "k16" or (s.steps != 1 and s.regs % 4)):
-            raise InvalidInput(f"split {name}:{s}", "the copy engine brings rows of 64 16-bit values: r4.k16, r8.k16, ...")
+        if s.atom[:1] == "k" and (s.atom not in ("k16", "k8x3") or (s.steps != 1 and s.regs % 4)):
+            raise InvalidInput(f"split {name}:{s}", "the copy engine brings rows of 128 bytes: r4.k16, r8.k16, ..., or r4.k8x3, ...")

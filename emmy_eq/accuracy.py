@@ -22,7 +22,7 @@ MAY_CHANGE: Mapping[Rounding, str] = {
 _UNITS: Mapping[str, tuple[str, str]] = {
     "k16": ("16-bit products on tensor cores", "the last digits: products are exact, tensor cores cut off as they add"),
     "k8": ("f32 products of tf32 values", "about three of seven digits: operands are rounded to 11 bits"),
-    "k8x3": ("f32 products as three of tf32 values", "the last digit; what operands have below 2^-145; inf times less than 2^-136 is NaN"),
+    "k8x3": ("f32 products as three of tf32 values", "the last digit; what operands have below 2^-136; inf times less than 2^-136 is NaN"),
 }
 _STRICT = "Sums are added in order, one element after the other, products and sums rounded each: the bits of Tensor IR op by op."
 _OTHERS = "A float sum is added in the order of its kernel's schedule; run --check compares the error against float64 with eager's."

@@ -202,19 +202,20 @@ class _Tiled(_Kernel):
         rows, columns = (right, left) if left & work.columns else (left, right)
         self.at, self.main = at, main
         self.m, self.n = (max(work.split(side), key=work.points) for side in (rows, columns))
+        beside = at.carries > len(at.products)  # whose operand warpgroups have in registers: the other one has to lie along the fold
+        self.loaded = all(x.loaded and not (beside and x.across) for x in at.products)
+        self.by = unit_of(target, main.dtype, self.loaded and len(work.passes) == 1)
 
     def unit(self, p: Product) -> str:
-        return self.t.contraction_units.get(p.dtype, "fma")
+        return "tf32x3" if self.by.name == "wgmma_f32" else self.t.contraction_units.get(p.dtype, "fma")
 
     def traffic(self, read: Read) -> float:
         """A copy's bandwidth is half of what goes to the SMs: tiles only come."""
         return super().traffic(read) / 2
 
     def cost(self) -> Cost:
-        loaded = all(x.loaded for x in self.at.products)
-        unit = unit_of(self.t, self.main.dtype, loaded and len(self.w.passes) == 1)
-        latency = unit.constant(self.t, "latency" if loaded else "computed")
-        return min((self.tiled(unit, tile, latency) for tile in unit.tiles), key=lambda c: c.seconds)
+        latency = self.by.constant(self.t, "latency" if self.loaded else "computed")
+        return min((self.tiled(self.by, tile, latency) for tile in self.by.tiles), key=lambda c: c.seconds)
 
     def tiled(self, unit: Unit, tile: Tile, latency: float) -> Cost:
         w, t = self.w, self.t

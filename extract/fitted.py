@@ -33,6 +33,12 @@ FITTED: Mapping[str, float] = MappingProxyType(
         "wgmma.result": 2e-08,
         "wgmma.join": 1.5e-06,
         "wgmma.part": 2e-07,
+        "wgmma_f32.share": 1.0,
+        "wgmma_f32.latency": 3e-07,
+        "wgmma_f32.computed": 3e-07,
+        "wgmma_f32.result": 2e-08,
+        "wgmma_f32.join": 1.5e-06,
+        "wgmma_f32.part": 2e-07,
         "attention.share": 1.0,  # of the fma peak, times that of a tile
         "attention.matrix_share": 0.7,  # of the rate of mma.sync, exponentials aside
         "attention.matrix_latency": 5.5e-07,  # of a step, at least

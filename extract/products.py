@@ -54,6 +54,8 @@ class Unit:
             return reached / max(tile.share for tile in self.tiles)
         if self.name in ("fma", "fma_f64", "wgmma"):
             return target.flops[dtype if self.name == "wgmma" else self.name]
+        if self.name == "wgmma_f32":
+            return target.flops["tf32x3"]
         return target.mma_sync(self.name)
 
 
@@ -70,21 +72,27 @@ WGMMA = (
     Tile(128, 256, 64, 256, 0.8), Tile(256, 128, 64, 512, 0.75), Tile(128, 128, 64, 256, 0.7), Tile(64, 256, 64, 128, 0.7),
     Tile(64, 128, 64, 128, 0.6), Tile(128, 64, 64, 256, 0.5), Tile(64, 64, 64, 128, 0.4), Tile(64, 32, 64, 128, 0.25),
 )  # fmt: skip
+WGMMA_F32 = (
+    Tile(128, 128, 32, 256, 0.7), Tile(128, 64, 32, 256, 0.52), Tile(64, 128, 32, 256, 0.52), Tile(64, 64, 32, 128, 0.38),
+    Tile(32, 128, 32, 256, 0.33), Tile(16, 128, 32, 256, 0.2),
+)  # fmt: skip
 
 
 @cache
 def units() -> dict[str, Unit]:
-    """By the names that `Target.contraction_units` has; and ``wgmma``, which takes tensors of 16-bit values as they lie in memory."""
+    """By the names that `Target.contraction_units` has; and ``wgmma`` and ``wgmma_f32``, which take tensors as they lie in memory."""
     fma = [Unit(n, "fma", FMA, (1, 2, 4, 8, 16), 8) for n in ("fma", "fma_f64")]
     mma = [Unit(n, "mma", MMA, (1, 2, 3, 4, 6, 8), 2) for n in ("f16", "bf16", "tf32", "tf32x3")]
     wgmma = Unit("wgmma", "wgmma", WGMMA, (1, 2, 4), 2)
-    return {u.name: u for u in (*fma, *mma, wgmma)}
+    wgmma_f32 = Unit("wgmma_f32", "wgmma_f32", WGMMA_F32, (1, 2, 3, 4, 6, 8), 1)
+    return {u.name: u for u in (*fma, *mma, wgmma, wgmma_f32)}
 
 
 def unit_of(target: Target, dtype: str, loaded: bool) -> Unit:
     """On which code generation computes products of operands of ``dtype``; ``loaded``: tensors as they lie in memory."""
     name = target.contraction_units.get(dtype, "fma")
-    return units()["wgmma" if loaded and target.wgmma and name in ("f16", "bf16") else name]
+    by_warpgroups = {("f16", "f16"): "wgmma", ("bf16", "bf16"): "wgmma", ("f32", "fma"): "wgmma_f32"}
+    return units()[by_warpgroups.get((dtype, name), name) if loaded and target.wgmma else name]
 
 
 def resident(target: Target, unit: Unit, tile: Tile, sums: int) -> int:

@@ -65,7 +65,8 @@ class Target:
     @property
     def published(self) -> Mapping[str, float]:
         """The peaks that belong to the figures of `emmy_eq.extract.calibration`."""
-        peaks = {name: self.flops[unit] for name, unit in self.contraction_units.items() if name in calibration.FIGURES}
+        units = {**self.contraction_units, **({"f32": "tf32x3"} if self.wgmma else {})}
+        peaks = {name: self.flops[unit] for name, unit in units.items() if name in calibration.FIGURES}
         exp2 = self.sms * self.sfu_per_clock * self.clock
         return peaks | {"DRAM": self.dram_bandwidth, "L2": self.l2_bandwidth, "fma": self.flops["fma"], "exp2": exp2}
 

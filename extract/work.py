@@ -31,8 +31,8 @@ class Read:
 class Product:
     """A sum of products of two values, each of which lacks an axis of the other around the fold.
 
-    ``dtype``: of both operands before their casts to f32; ``loaded``: both are tensors as they lie in memory; ``skipped``: the share of
-    the points that a causal mask empties.
+    ``dtype``: of both operands before their casts to f32; ``loaded``: warpgroups can take both (16-bit tensors as they lie in memory, f32
+    ones of which one lies along the fold, and the other may be computed); ``skipped``: the share of the points that a causal mask empties.
     """
 
     left: int  # axes of the operands
@@ -41,6 +41,7 @@ class Product:
     loaded: bool
     twisted: bool
     skipped: float
+    across: bool = False  # of f32: an operand does not lie along the fold
 
     @property
     def axes(self) -> int:
@@ -50,13 +51,14 @@ class Product:
 @dataclass(slots=True)
 class Pass:
     """A fold, or an inner loop after one.  ``around``: folds outside of it, outermost first, by their axes; ``ops``: issue slots a point,
-    by unit and axes that the operation varies along."""
+    by unit and axes that the operation varies along; ``carries``: how many, products among them."""
 
     bound: int
     around: tuple[int, ...] = ()
     ops: dict[tuple[str, int], float] = field(default_factory=lambda: defaultdict(float))
     reads: list[Read] = field(default_factory=list)
     products: list[Product] = field(default_factory=list)
+    carries: int = 0
 
 
 class Work:
@@ -68,7 +70,8 @@ class Work:
         self.axes: dict[str, int] = {}  # that each value varies along
         self.dtypes: dict[str, str] = {}
         self.lets: dict[str, Let] = {}
-        self.loads: set[str] = set()
+        self.loads: dict[str, int] = {}  # the axes along which neighbours are adjacent
+        self.plain: set[str] = set()  # what no fold makes, of loads that the copy engine can do
         self.flops: dict[str, int] = defaultdict(int)
         self.absorbed: set[str] = set()
         self.sizes = {b.name: _size(b.shape) * itemsize(b.dtype) for b in (*kernel.inputs, *kernel.outputs)}
@@ -151,6 +154,7 @@ class Work:
         for a in stmt.args:
             axes |= self.axes[a]
         self.axes[stmt.name] = axes
+        self.plain |= {stmt.name} if self.plain.issuperset(stmt.args) else set()
 
     def count(self, op: str, dtype: str, axes: int, at: Pass, times: float = 1.0) -> None:
         """``times`` operations ``op`` for each point of ``axes``."""
@@ -169,13 +173,15 @@ class Work:
             axes |= self.axes[a]
         self.axes[stmt.name] = axes
         self.dtypes[stmt.name] = stmt.dtype
-        self.loads.add(stmt.name)
+        if not stmt.indices and all(part.op in ("var", "const") for x in stmt.index for part, _ in ix.terms(x)):
+            self.plain.add(stmt.name)
+        last = self.loads[stmt.name] = self.last(stmt.buffer, stmt.index)
         size = itemsize(stmt.dtype)
         bytes_ = min(self.points(axes) * size, self.sizes[stmt.buffer])
         known = self.read[stmt.buffer]
         again = stmt.index in known
         known[stmt.index] = bytes_
-        return Read(bytes_, size, axes, self.last(stmt.buffer, stmt.index), again)
+        return Read(bytes_, size, axes, last, again)
 
     def last(self, buffer: str, index: Sequence[ix.Idx]) -> int:
         """The axes along which neighbours are adjacent."""
@@ -197,6 +203,7 @@ class Work:
             elif isinstance(s, Let):
                 self.let(s)
         around = self.parallel | sum(at.around)
+        at.carries = len(stmt.carries)
         for carry in stmt.carries:
             axes = bound
             for a in carry.args:
@@ -246,12 +253,16 @@ class Work:
         twisted = skipped is not None
         # Weights of a twist are rounded as the values are that they multiply.
         dtype = self.dtypes[operands[1]] if twisted else self.operand_type(operands)
-        loaded = all(self.stem(x) in self.loads for x in operands[twisted:])  # weights are in registers
         if serial:
             dtype = "f32"  # tensor cores add in no stated order
+        if dtype == "f32":
+            along = [bool(self.loads.get(x, 0) & bound) for x in operands]
+            loaded, across = not serial and self.plain.issuperset(operands) and any(along), not all(along)
+        else:
+            loaded, across = all(self.stem(x) in self.loads for x in operands[twisted:]), False  # weights are in registers
         if dtype in ("f16", "bf16"):
             self.absorbed |= {x for x in operands if x in self.lets and self.lets[x].op == "cast"}  # tensor cores take what was cast
-        at.products.append(Product(left | bound, right | bound, dtype, loaded, twisted, skipped or 0.0))
+        at.products.append(Product(left | bound, right | bound, dtype, loaded, twisted, skipped or 0.0, across))
         return True
 
     def emptied(self, key: str, bound: int) -> float:

@@ -31,8 +31,9 @@ RESULTS = Path(__file__).parent.parent / "bench/results"
 
 def test_the_model_chooses_the_faster_plan_at_sizes_it_was_not_fitted_with() -> None:
     records = read(RESULTS / "sweeps-h200.jsonl")
-    held = [choice(records[name]) for name in points(True) if name in records]
-    assert len(held) == 48
+    # Products of f32 were measured before warpgroups took them, which is what the model speaks of.
+    held = [choice(records[name]) for name in points(True) if name in records and "_f32_" not in name]
+    assert len(held) == 24
     assert sum(c.agrees for c in held) >= 0.9 * len(held)
 
 
@@ -54,7 +55,7 @@ def test_rows_tell_where_the_default_is_slower() -> None:
     found = rows.choice(record)
     assert (found.us, found.best, found.fastest) == (6.0, 4.0, second)
     assert "1.50" in rows.report([record])
-    assert f"{2 * 256**3 / H200.flops['fma'] / 3e-6:.2f}" in rows.tiles([record])  # 4 us, of which the launch is one
+    assert f"{2 * 256**3 / H200.flops['tf32x3'] / 3e-6:.2f}" in rows.tiles([record])  # 4 us, of which the launch is one
 
 
 def test_the_model_is_within_a_quarter_of_what_was_measured() -> None:
@@ -65,13 +66,13 @@ def test_the_model_is_within_a_quarter_of_what_was_measured() -> None:
 
 
 def test_the_fit_finds_constants_that_were_moved() -> None:
-    moved = replace(H200, fitted={**H200.fitted, "pass": 2 * H200.fitted["pass"], "fma.share": 0.7})
+    moved = replace(H200, fitted={**H200.fitted, "pass": 2 * H200.fitted["pass"], "wgmma_f32.share": 0.7})
     kernels = [rmsnorm(32, 2048), softmax(64, 1024), matmul(1024, 1024, 512), matmul(2048, 512, 512), rmsnorm(8, 64)]
     of = [fit.Sample("", Work(k), cost(k, moved).modelled, False) for k in kernels]
     found = fit.fit(of, H200)
     assert fit.loss(of, H200) > 0.1
     assert fit.loss(of, found) < 0.02
-    assert 0.6 < found.fitted["fma.share"] < 0.8
+    assert 0.6 < found.fitted["wgmma_f32.share"] < 0.8
 
 
 def test_fitted_constants_are_written_in_place() -> None:

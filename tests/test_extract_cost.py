@@ -50,14 +50,14 @@ def test_bytes_of_a_map_are_its_buffers() -> None:
 
 def test_flops_of_a_product() -> None:
     modelled = cost(samples.matmul(256, 512, 128), H200)
-    assert modelled.flops == {"fma": 2 * 256 * 512 * 128}
+    assert modelled.flops == {"tf32x3": 2 * 256 * 512 * 128}
     assert modelled.seconds > H200.launch_seconds
 
 
 def test_a_large_product_runs_near_the_peak_and_a_thin_one_does_not() -> None:
     for m, n, share in ((4096, 4096, 0.5), (16, 64, 0.01)):
         modelled = cost(samples.matmul(m, n, 4096), H200)
-        reached = modelled.flops["fma"] / (modelled.seconds * H200.flops["fma"])
+        reached = modelled.flops["tf32x3"] / (modelled.seconds * H200.flops["tf32x3"])
         assert (reached > 0.5) == (share == 0.5)
         assert reached < 1
 

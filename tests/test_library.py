@@ -87,7 +87,7 @@ def test_attention_is_one_pass(name: str) -> None:
 
 
 def test_attention_of_16_bits_is_chosen_as_one_pass() -> None:
-    halves = "q,k,v=(torch.randn(8,1024,64).bfloat16() for _ in range(3)); "
+    halves = "q,k,v=(torch.randn(8,1024,64,dtype=torch.bfloat16) for _ in range(3)); "
     assert folds(halves + "torch.softmax(q@k.transpose(-1,-2)*0.125,-1)@v", 1024) == [("softmax",)]
 
 

@@ -50,8 +50,8 @@ def test_agrees_with_float64(text: str, row: str) -> None:
 
 
 @pytest.mark.parametrize(("rows", "first"), [(32, "k8x3"), (100, "STAGE=2:shared")])
-def test_few_rows_take_tensor_cores_first(rows: int, first: str) -> None:
-    kernel = kernels.kernel(kernels.matmul(rows, 96, 256))
+def test_few_rows_take_tensor_cores_first_where_warpgroups_cannot(rows: int, first: str) -> None:
+    kernel = kernels.kernel(kernels.floats(rows, 96, 256, "km", "kn"))
     found = [str(row) for row in schedules(kernel, H200)]
     assert first in found[0]
     assert any("k8x3" in row for row in found)

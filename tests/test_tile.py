@@ -132,7 +132,11 @@ def test_show() -> None:
         (kernels.exp_neg(1 << 26), "WORK=t256 TILE=i0:t256.v4 RASTER=row"),
         (kernels.softmax(57344, 2048), "WORK=t128 TILE=i0:t4 REDUCE=i1:r16.t32.v4 RASTER=row"),
         (kernels.full_sum(1 << 28), "WORK=t256 REDUCE=i0:b528.s.r4.t256.v4 RASTER=row"),
-        (kernels.matmul(4096, 4096, 4096), "WORK=t256.b2 TILE=i0:r2.t16.v4,i1:r2.t16.v4 REDUCE=i2:s.r4.v4 STAGE=2:shared RASTER=row"),
+        (kernels.matmul(4096, 4096, 4096), "WORK=t256 TILE=i1:w8.m16,i0:r16.n8 REDUCE=i2:s.r4.k8x3 STAGE=4:tma RASTER=g8"),
+        (
+            kernels.floats(4096, 4096, 4096, "km", "kn"),
+            "WORK=t256.b2 TILE=i0:r2.t16.v4,i1:r2.t16.v4 REDUCE=i2:s.r4.v4 STAGE=2:shared RASTER=row",
+        ),
         (
             kernels.attention(32, 1024, 1024, 64),
             "WORK=t256 TILE=i1:r2.t16.v4,i2:t16.v4 REDUCE=i4:s.r2.t16.v4,i3:s.r16 STAGE=1:shared RASTER=row",

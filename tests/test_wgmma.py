@@ -51,6 +51,7 @@ def test_operand_orders(dtype: str, left: str, right: str, row: str) -> None:
         (kernels.norm_linear_halves(70, 130, 200), BESIDE),
         (kernels.heads_linear_halves(70, 72, 3, 72), "WORK=t128 TILE=i0:w4.m16,i1:r9.n8 REDUCE=i2:s,i3:s.r4.k16 STAGE=3:tma"),
         (kernels.heads_linear_halves(70, 72, 5, 64), "WORK=t128 TILE=i0:w4.m16,i1:r9.n8 REDUCE=i2:s,i3:r4.k16 STAGE=3:tma"),
+        (kernels.heads_linear_halves(70, 72, 5, 72), "WORK=t128 TILE=i0:w4.m16,i1:r9.n8 REDUCE=i2:b3.s,i3:s.r4.k16 STAGE=3:tma"),
     ],
 )
 def test_agrees_with_float64(text: str, row: str) -> None:
@@ -101,7 +102,7 @@ def test_what_the_copy_engine_cannot_read_has_no_such_row(text: str) -> None:
         ("WORK=t128 TILE=i0:w4.r2.m16,i1:r8.n8 REDUCE=i2:s.r4.k16 STAGE=2:tma", "w4.m16"),
         ("WORK=t256 TILE=i0:w4.m16,i1:w2.r8.n8 REDUCE=i2:s.r4.k16 STAGE=2:tma", "no axis after it"),
         ("WORK=t128 TILE=i0:w4.m16,i1:r33.n8 REDUCE=i2:s.r4.k16 STAGE=2:tma", "256 columns"),
-        ("WORK=t128 TILE=i0:w4.m16,i1:r8.n8 REDUCE=i2:s.r2.k16 STAGE=2:tma", "rows of 64"),
+        ("WORK=t128 TILE=i0:w4.m16,i1:r8.n8 REDUCE=i2:s.r2.k16 STAGE=2:tma", "rows of 128 bytes"),
         ("WORK=t128 TILE=i0:t16,i1:t8 REDUCE=i2:s.r16 STAGE=2:tma", "missing"),
         ("WORK=t128 TILE=i0:w4.m16,i1:r8.n8 REDUCE=i2:s.r4.k16 STAGE=9:tma", "2 to 8"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 
 from emmy_eq.codegen.families.contraction import FEW_ROWS, FOLD_STEP, JOIN_SECONDS, Product, product
 from emmy_eq.codegen.families.facts import Facts, ceil_power
@@ -151,7 +152,14 @@ def _rows(facts: Facts, target: Target, p: Product) -> Iterator[Schedule]:
 
 
 def divides(facts: Facts, p: Product, block: Block, split: int) -> bool:
-    return split == 1 or (len(facts.folds) == 1 and facts.extents[p.k] >= SPLIT_STEPS * split * block.tile("k"))
+    """Only a kernel's one fold is split, along the axis of most steps."""
+    steps = _steps(p, block)
+    return split == 1 or (len(facts.folds) == 1 and max(steps.values()) >= split and prod(steps.values()) >= SPLIT_STEPS * split)
+
+
+def _steps(p: Product, block: Block) -> dict[str, int]:
+    """Whole ones along each axis of the fold."""
+    return {a.name: max(1, a.extent // block.tile("k")) if a.name == p.k else a.extent for a in p.fold.axes}
 
 
 def counts(facts: Facts, p: Product, block: Block) -> tuple[int, int]:
@@ -193,25 +201,32 @@ def tiled(facts: Facts, p: Product, block: Block, split: int, stage: Stage, toge
         for a in f.axes:
             step = min(FOLD_STEP, ceil_power(a.extent)) if kind != "contraction" and a == f.axes[-1] else 1
             reduce[a.name] = Split(steps=0, regs=step)
-    reduce[p.k] = replace(block.split("k"), blocks=split, steps=0)
+    reduce[p.k] = replace(block.split("k"), steps=0)
+    steps = _steps(p, block)
+    longest = max(steps, key=lambda a: steps[a])
+    reduce[longest] = replace(reduce[longest], blocks=split)
     tile = ((p.m, block.split("m")), (p.n, block.split("n")))
     return Schedule(block.threads, tile, tuple(reduce.items()), stage, _raster(facts, p, block, together), block.resident)
 
 
 def _raster(facts: Facts, p: Product, block: Block, together: int) -> str:
-    """Blocks that run together share operands in L2: 8 tiles along m (or all), then one along n."""
-    m, n = counts(facts, p, block)
-    last = tuple(a.name for a in facts.axes.outer[-2:])
+    """Blocks that run together share operands in L2: 8 tiles along the outer one of m and n (or all), then one along the other."""
+    assert p.m is not None
+    tiles = dict(zip((p.m, p.n), counts(facts, p, block), strict=True))
+    last = [a.name for a in facts.axes.outer[-2:]]
+    if set(last) != set(tiles):
+        return "row"
+    m, n = (tiles[a] for a in last)
     group = m if 1 < m <= together else 8
-    return f"g{group}" if last == (p.m, p.n) and m % group == 0 and n >= 8 else "row"
+    return f"g{group}" if m % group == 0 and n >= 8 else "row"
 
 
 def flops_by_unit(kernel: Kernel, flops: Mapping[str, int], row: Schedule) -> dict[str, int]:
     """The model's ``flops`` of ``kernel``, with f32 products on the unit that ``row`` has for them."""
     units = {atom: unit for unit, atom in DEEP.items() if unit.startswith("tf32")}
-    unit = next((units[s.atom] for _, s in row.reduce if s.atom in units), None)
-    if unit is None:
-        return dict(flops)
+    unit = next((units[s.atom] for _, s in row.reduce if s.atom in units), "fma")
     beside = Work(kernel).flops.get("fma", 0)
-    found = dict(flops) | {"fma": beside, unit: flops.get(unit, 0) + flops.get("fma", 0) - beside}
+    products = sum(flops.get(name, 0) for name in ("fma", *units.values())) - beside
+    found = {**flops, **dict.fromkeys(units.values(), 0), "fma": beside}
+    found[unit] += products
     return {name: n for name, n in sorted(found.items()) if n}

@@ -14,6 +14,7 @@ from emmy_eq.codegen.schedule import ATOMS, WARP, WARPGROUP, Schedule, Split, St
 from emmy_eq.codegen.tile_ir import halves
 from emmy_eq.extract.targets import Target
 
+ITEM = 2  # bytes of an element
 ROWS = 64  # of a warpgroup
 MOST_COLUMNS = 256  # of a wgmma
 DEPTH = 2  # buffers of keys and of values
@@ -42,8 +43,9 @@ class Block:
 
     def shared(self, e: int, d: int) -> int:
         """Bytes; ``e``: the inner fold's extent."""
-        e, d = (-(-n // tma.PANEL) * tma.PANEL for n in (e, d))
-        return tma.ITEM * (self.height * e + DEPTH * self.keys * (e + d)) + SPARE
+        panel = tma.ROW // ITEM
+        e, d = (-(-n // panel) * panel for n in (e, d))
+        return ITEM * (self.height * e + DEPTH * self.keys * (e + d)) + SPARE
 
     def fits(self, target: Target, e: int, d: int) -> bool:
         threads = self.groups * WARPGROUP
@@ -110,7 +112,7 @@ def _raster(facts: Facts, target: Target, c: Chain, heads: int) -> str:
     if not attention.causal(facts, c):
         return "row"
     moving = [n for n in _operands(facts, c) if c.j in facts.known[n].axes]
-    size = tma.ITEM * sum(facts.points(facts.known[n].axes) for n in moving)
+    size = ITEM * sum(facts.points(facts.known[n].axes) for n in moving)
     most = max(1, int(KEPT * target.l2_bytes * heads / size))
     group = max(n for n in range(1, min(most, heads) + 1) if heads % n == 0)
     return "late" if group == heads else f"late{group}"

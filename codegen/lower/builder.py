@@ -84,6 +84,15 @@ class Builder:
         level = self.levels.pop()
         self.emit(k.For(var, start, ix.const(count) if stop is None else stop, 1, tuple(level.stmts), unroll))
 
+    @contextmanager
+    def apart(self) -> Iterator[list[k.Stmt]]:
+        """What is emitted within goes to a list of its own, for other warps: nothing that is known here is known there."""
+        before, self.levels = self.levels, [Level(frozenset())]
+        try:
+            yield self.levels[0].stmts
+        finally:
+            self.levels = before
+
     def find(self, key: Hashable) -> Any:
         """What was remembered under ``key`` at any open level, or None."""
         for level in reversed(self.levels):

@@ -15,7 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from emmy_eq import index as ix
-from emmy_eq.codegen.lower import fold, matrix, reduce, skip, stage, tma, twisted, wgmma
+from emmy_eq.codegen.lower import fold, matrix, reduce, skip, stage, tma, twisted, wgmma, wgmma_f32
 from emmy_eq.codegen.lower.builder import literal
 from emmy_eq.codegen.lower.layout import AxisMap, Fragment, Scope, bits, coordinates, scalar
 from emmy_eq.codegen.lower.matrix import Product
@@ -168,13 +168,26 @@ class Contraction:
         again = self.again()
         with e.bound({p.map.axis: p.map for p in self.placed}):
             groups = wgmma.together(e, self.products())
-        operands = dict.fromkeys(side for g in groups for side in ((g[0][0].left,), tuple(p.right for p, _ in g)))
-        pipeline = tma.Pipeline.start(e, self.placed, list(operands), bool(again))
+        left, right = dict.fromkeys(g[0][0].left for g in groups), dict.fromkeys(tuple(p.right for p, _ in g) for g in groups)
+        split = [p for g in groups for p, _ in g if matrix.form(e, p.k).promoted]
+        if split:
+            left = dict.fromkeys(x for p in split for x in wgmma_f32.boxed(e.known, p.left, (p.m, p.k)))
+        read = dict.fromkeys((*again, *(left if split else ())))
+        if any(p.right in read for p in split):
+            raise Unsupported("schedule", "an operand whose parts warpgroups multiply in shared memory, for anything else")
+        pipeline = tma.Pipeline.start(e, self.placed, [*((x,) for x in left), *right], bool(read), right if split else ())
 
-        def step() -> None:
-            for name in again:
+        def values() -> None:
+            for name in read:
                 e.bind(name, e.home, tma.get(e, pipeline.tile(name), e.home))
             self.tile_parts({p.map.axis: e.home[p.map.axis] for p in self.placed})
+
+        if split:
+            wgmma_f32.Products.start(e, groups, pipeline).run(e, values)
+            return
+
+        def step() -> None:
+            values()
             wgmma.multiply(e, groups, {name: pipeline.tile(name) for name in self.plan.operands})
 
         pipeline.run(e, step, [total for _, total in self.products()])

@@ -12,8 +12,9 @@ only where x is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from emmy_eq.codegen.kernel_ir import Lit
 from emmy_eq.codegen.lower.builder import Builder, literal
@@ -49,11 +50,38 @@ def _rounded(b: Builder, x: str) -> Parts:
 
 def _split(b: Builder, x: str) -> Parts:
     """x, x if it is finite, and its small part times `SCALE`."""
-    most, least = Lit("f32", LARGEST), Lit("f32", LARGEST | 1 << 31)
-    finite = b.let("maximum", "f32", b.let("minimum", "f32", x, most), least)
-    large = b.let("bitcast", "f32", b.let("and", "i32", b.let("bitcast", "i32", finite), Lit("i32", UPPER)))
-    small = b.let("mul", "f32", b.let("sub", "f32", finite, large), literal("f32", SCALE))
+    finite = _clamped(b, x)
+    small = b.let("mul", "f32", b.let("sub", "f32", finite, _cut(b, finite)), literal("f32", SCALE))
     return x, finite, b.let("add", "i32", b.let("bitcast", "i32", small), Lit("i32", HALF))
+
+
+def finite(b: Builder, values: Sequence[str]) -> str:
+    """Whether all are."""
+    most = reduce(lambda x, y: b.let("maximum", "f32", x, y), [b.let("abs", "f32", x) for x in values])
+    return b.let("le", "bool", most, Lit("f32", LARGEST))
+
+
+def small(b: Builder, x: str) -> str:
+    """What tf32 drops of a finite x, rounded; not scaled, for sums of all three products in one place."""
+    rest = b.let("sub", "f32", x, _cut(b, x))
+    return b.let("bitcast", "f32", b.let("add", "i32", b.let("bitcast", "i32", rest), Lit("i32", HALF)))
+
+
+def special(b: Builder, x: str) -> tuple[str, str]:
+    """The parts of an x that may not be finite, so that none of the three products is NaN by itself: infinity's small part is infinity, the
+    large one has its sign, and either times a factor that is not 0 is infinite alike."""
+    large, same = _clamped(b, x), b.let("add", "f32", x, x)  # the second one: a NaN that the upper bits show
+    return large, b.let("where", "f32", finite(b, [x]), small(b, large), same)
+
+
+def _clamped(b: Builder, x: str) -> str:
+    """The largest finite value for infinity; NaN stays."""
+    return b.let("maximum", "f32", b.let("minimum", "f32", x, Lit("f32", LARGEST)), Lit("f32", LARGEST | 1 << 31))
+
+
+def _cut(b: Builder, x: str) -> str:
+    """x as tf32 keeps it."""
+    return b.let("bitcast", "f32", b.let("and", "i32", b.let("bitcast", "i32", x), Lit("i32", UPPER)))
 
 
 FORMS = {

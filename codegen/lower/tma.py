@@ -6,7 +6,7 @@ What lies beyond an axis's extent arrives as zero.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING
@@ -20,21 +20,29 @@ from emmy_eq.codegen.tile_ir import Fold
 from emmy_eq.errors import Unsupported
 from emmy_eq.index import Idx, var
 from emmy_eq.loop_ir import Buffer, Let, Load
-from emmy_eq.ops import itemsize
+from emmy_eq.ops import HALVES, itemsize
 
 if TYPE_CHECKING:
     from emmy_eq.codegen.lower.engine import Engine, Placed
 
-ITEM = 2  # bytes of an element
-PANEL = 64  # elements of a row of a box
-CHUNK = 8  # of them are swizzled as one
+ROW = 128  # bytes of a row of a box
 ALIGN = 1024  # bytes: 8 rows, over which the swizzle repeats
-UNIT = 16  # bytes that base and strides of a tensor are multiples of (CUDA driver API, cuTensorMapEncodeTiled)
+UNIT = 16  # bytes: of what is swizzled as one; base and strides of a tensor are multiples (CUDA driver API, cuTensorMapEncodeTiled)
 RANK = 5
 BOX = 256  # most elements of a box along an axis
 CONSUMERS = 1  # the named barrier of the warps that compute
 REGISTERS = 8  # that setmaxnreg counts by
-FEW, MANY = 24, 240  # of a thread that asks for boxes, and at most of one that computes (the rest of 255 is of no use)
+FEW, SOME, MANY = 24, 56, 240  # of a thread that asks for boxes, that splits, at most of one that computes (255 are of no use)
+
+
+def panel(dtype: str) -> int:
+    """Elements of a row of a box."""
+    return ROW // itemsize(dtype)
+
+
+def chunk(dtype: str) -> int:
+    """Elements that are swizzled as one."""
+    return UNIT // itemsize(dtype)
 
 
 def strides(index: tuple[Idx, ...], shape: tuple[int, ...], extents: Mapping[str, int], size: int) -> dict[Idx, int] | None:
@@ -53,10 +61,10 @@ def strides(index: tuple[Idx, ...], shape: tuple[int, ...], extents: Mapping[str
 
 
 def operand(s: Let | Load | Fold, buffers: Mapping[str, Buffer], extents: Mapping[str, int]) -> dict[Idx, int] | None:
-    """`strides` of a 16-bit value that is loaded as it is; None where the copy engine cannot read it."""
-    if not isinstance(s, Load) or s.indices or itemsize(buffers[s.buffer].dtype) != ITEM:
+    """`strides` of a value for tensor cores that is loaded as it is; None where the copy engine cannot read it."""
+    if not isinstance(s, Load) or s.indices or (dtype := buffers[s.buffer].dtype) not in (*HALVES, "f32"):
         return None
-    return strides(s.index, buffers[s.buffer].shape, extents, ITEM)
+    return strides(s.index, buffers[s.buffer].shape, extents, itemsize(dtype))
 
 
 def boxed(shape: Mapping[Idx, int], tiled: Collection[str]) -> bool:
@@ -67,35 +75,41 @@ def boxed(shape: Mapping[Idx, int], tiled: Collection[str]) -> bool:
 
 @dataclass(slots=True)
 class Producer:
-    """What a warp beside those that compute does: mbarriers it needs, and the boxes that it asks for."""
+    """What warps beside those that compute do: mbarriers they need, the boxes that one asks for, and what a warpgroup makes of those."""
 
     maps: list[k.TensorMap] = field(default_factory=list)
     boxes: list[k.Shared] = field(default_factory=list)  # that hold operands
     start: list[k.Stmt] = field(default_factory=list)
     body: list[k.Stmt] = field(default_factory=list)
+    splits: tuple[k.Stmt, ...] = ()
 
     def map(self, name: str, buffer: str, dtype: str, scope: Scope, parts: tuple[Idx, ...], shape: Mapping[Idx, int], rows: int) -> None:
         """A tensor map whose boxes are ``rows`` rows along the second of ``parts``; ``shape``: the stride of each."""
         axes = {a: m.extent for a, m in scope.items()}
         extents, found = tuple(ix.bounds(f, axes)[1] + 1 for f in parts), tuple(shape[f] for f in parts)
-        self.maps.append(k.TensorMap(name, buffer, dtype, extents, found, (PANEL, rows, *(1 for _ in parts[2:])), ITEM * PANEL))
+        self.maps.append(k.TensorMap(name, buffer, dtype, extents, found, (panel(dtype), rows, *(1 for _ in parts[2:])), ROW))
 
     def beside(self, body: tuple[k.Stmt, ...], threads: int, registers: int, resident: int) -> tuple[tuple[k.Stmt, ...], int]:
-        """``body`` in ``threads`` threads, the producer's in those after them, and how many threads that is together.
+        """``body`` in ``threads`` threads, the others' in those after them, and how many threads that is together.
 
-        A block that has an SM's ``registers`` for itself gives its warpgroups more than the producer's; else that is one warp.
+        A block that has an SM's ``registers`` for itself gives its warpgroups more than the others; else one warp asks for boxes.
         """
-        groups = threads // WARPGROUP + 1
+        computing, splitting = threads // WARPGROUP, int(bool(self.splits))
+        groups = computing + splitting + 1
         equal = registers // (groups * WARPGROUP) // REGISTERS * REGISTERS
-        more = min(MANY, (equal * groups - FEW) // (groups - 1) // REGISTERS * REGISTERS)
-        consumes, asks = _apart(body, threads), self._asks(threads // WARP)
-        count = 1
-        if resident == 1 and more > equal:
-            consumes = (k.SetMaxRegs(more, increase=True), *consumes)
-            asks = (k.SetMaxRegs(FEW, increase=False), *asks)
-            count = WARPGROUP // WARP
-        role = k.Role(((0, threads // WARP), (threads // WARP, count)), (consumes, asks))
-        return (k.If((k.Cmp(TID, "==", ix.const(0)),), tuple(self.start)), k.Barrier(), role), threads + count * WARP
+        more = min(MANY, (equal * groups - FEW - SOME * splitting) // computing // REGISTERS * REGISTERS)
+        alone = resident == 1 and more > equal
+        roles = [(threads, more, _apart(body, threads))]
+        roles += [(WARPGROUP, SOME, self.splits)] if splitting else []
+        first = sum(count for count, _, _ in roles)
+        roles.append((WARPGROUP if alone else WARP, FEW, self._asks(first // WARP)))
+        warps, bodies, start = [], [], 0
+        for count, most, does in roles:
+            warps.append((start, count // WARP))
+            bodies.append((k.SetMaxRegs(most, increase=most > equal), *does) if alone else does)
+            start += count // WARP
+        role = k.Role(tuple(warps), tuple(bodies))
+        return (k.If((k.Cmp(TID, "==", ix.const(0)),), tuple(self.start)), k.Barrier(), role), start * WARP
 
     def _asks(self, warp: int) -> tuple[k.Stmt, ...]:
         return (k.If((k.Cmp(TID // WARP, "==", ix.const(warp)), k.Elect()), tuple(self.body)),)
@@ -121,7 +135,9 @@ def _apart(body: tuple[k.Stmt, ...], threads: int) -> tuple[k.Stmt, ...]:
 
 @dataclass(frozen=True, slots=True)
 class BoxTile:
-    """A buffer of an operand: ``count`` panels, each ``rows`` rows along ``outer`` of 64 elements along ``inner``."""
+    """A buffer of an operand: ``count`` panels, each ``rows`` rows of 128 bytes along ``inner``, one below the other along ``outer``.
+
+    ``small``: another array of the same form, for the small parts of its elements (`emmy_eq.codegen.lower.wgmma_f32`)."""
 
     map: str
     array: str
@@ -134,11 +150,12 @@ class BoxTile:
     parts: tuple[Idx, ...]  # of the index, as the tensor map has them
     start: Idx
     buffer: int = 0  # elements from one buffer to the next
+    small: str = ""
 
     @property
     def size(self) -> int:
         """Elements."""
-        return self.rows * PANEL * self.count
+        return self.rows * panel(self.dtype) * self.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +172,12 @@ class Stream:
     empty: str
 
     @staticmethod
-    def start(e: Engine, operands: Sequence[tuple[str, ...]], depth: int, span: int = WARPGROUP) -> Stream:
-        """Operands of one group lie side by side."""
-        tiles = {name: tile for group in operands for name, tile in _allocate(e, group, depth)}
-        full, empty = (_mbarriers(e, prefix, depth) for prefix in ("full", "empty"))
+    def start(
+        e: Engine, operands: Sequence[tuple[str, ...]], depth: int, span: int = WARPGROUP, split: Container[tuple[str, ...]] = ()
+    ) -> Stream:
+        """Operands of one group lie side by side; those in ``split`` get room for small parts."""
+        tiles = {name: tile for group in operands for name, tile in _allocate(e, group, depth, group in split)}
+        full, empty = (mbarriers(e, prefix, depth) for prefix in ("full", "empty"))
         for n in range(depth):
             e.producer.start += [k.MbarInit(full, ix.const(n), 1), k.MbarInit(empty, ix.const(n), e.row.threads // span)]
         return Stream(depth, span, tiles, full, empty)
@@ -168,7 +187,7 @@ class Stream:
         slot = turn % self.depth
         tiles = [self.tile(name, turn) for name in self.tiles]
         boxes = [k.TmaLoad(tile.map, point, tile.array, to, self.full, slot) for tile in tiles for point, to in panels(e, tile)]
-        size = sum(t.size * ITEM for t in tiles)
+        size = sum(t.size * itemsize(t.dtype) for t in tiles)
         return k.MbarWait(self.empty, slot, (turn // self.depth + 1) % 2), k.MbarExpect(self.full, slot, size), *boxes
 
     def tile(self, name: str, turn: Idx) -> BoxTile:
@@ -176,9 +195,15 @@ class Stream:
         return replace(tile, start=tile.start + turn % self.depth * tile.buffer)
 
     def wait(self, e: Engine, turn: Idx) -> None:
-        e.b.emit(k.MbarWait(self.full, turn % self.depth, turn // self.depth % 2))
+        e.b.emit(k.MbarWait(self.full, *self.phase(turn)))
+
+    def phase(self, turn: Idx) -> tuple[Idx, Idx]:
+        """The mbarrier of a turn, and the phase that is waited for."""
+        return turn % self.depth, turn // self.depth % 2
 
     def release(self, e: Engine, turn: Idx, where: k.Predicate = ()) -> None:
+        if self.span == WARP:
+            e.b.emit(k.WarpSync())
         one = k.Cmp(TID % self.span, "==", ix.const(0))
         e.b.emit(k.If((*where, one), (k.MbarArrive(self.empty, turn % self.depth),)))
 
@@ -192,11 +217,13 @@ class Pipeline:
     step: Idx
 
     @staticmethod
-    def start(e: Engine, placed: list[Placed], operands: Sequence[tuple[str, ...]], read: bool) -> Pipeline:
-        """Buffers and mbarriers, and all that the producer warp does.  ``read``: by other instructions than wgmma."""
+    def start(
+        e: Engine, placed: list[Placed], operands: Sequence[tuple[str, ...]], read: bool, split: Container[tuple[str, ...]] = ()
+    ) -> Pipeline:
+        """Buffers, mbarriers, and all that the producer warp does.  ``read``: by other instructions than wgmma; ``split``: see `Stream`."""
         once(e)
         with e.bound(e.maps_at(placed, ix.const(0))):
-            stream = Stream.start(e, operands, e.row.stage.depth, WARP if read else WARPGROUP)
+            stream = Stream.start(e, operands, e.row.stage.depth, WARP if read else WARPGROUP, split)
         steps = prod(p.steps for p in placed)
         step = var(e.b.fresh("ahead"))
         e.b.extents[step.name] = steps
@@ -219,6 +246,14 @@ class Pipeline:
         self._step(e, ix.const(steps - 1), multiply)
         e.b.emit(k.WgmmaWait(0, tuple(str(x) for total in totals for x in total.atoms)))
 
+    def run_apart(self, e: Engine, multiply: Callable[[], None], add: Callable[[], None]) -> None:
+        """All steps, each with its axes bound.  ``multiply`` waits for its products; ``add`` needs no operands any more."""
+        name = e.b.fresh("step")
+        with e.b.loop(name, prod(p.steps for p in self.placed)):
+            self._step(e, var(name), multiply)
+            self.stream.release(e, self.step)
+            add()
+
     def _step(self, e: Engine, step: Idx, multiply: Callable[[], None]) -> None:
         self.step = step
         self.stream.wait(e, step)
@@ -231,8 +266,6 @@ class Pipeline:
     def _release(self, e: Engine) -> None:
         """The products of the step before are done: its buffers are free.  Those of this step go on."""
         e.b.emit(k.WgmmaWait(1))
-        if self.stream.span == WARP:
-            e.b.emit(k.WarpSync())
         self.stream.release(e, self.step + (self.stream.depth - 1), (k.Cmp(self.step, ">", ix.const(0)),))
 
 
@@ -242,13 +275,13 @@ def once(e: Engine) -> None:
         raise Unsupported("schedule", "operands by the copy engine inside a serial loop")
 
 
-def _mbarriers(e: Engine, prefix: str, count: int) -> str:
+def mbarriers(e: Engine, prefix: str, count: int) -> str:
     name = e.b.fresh(prefix)
     e.b.shared.append(k.Shared(name, "mbar", count, 8))
     return name
 
 
-def _allocate(e: Engine, names: tuple[str, ...], depth: int) -> Iterator[tuple[str, BoxTile]]:
+def _allocate(e: Engine, names: tuple[str, ...], depth: int, split: bool) -> Iterator[tuple[str, BoxTile]]:
     """One array: of each panel the rows of all operands, or where those are along k, all panels of one after those of another."""
     tiles = [_boxed(e, name) for name in names]
     stacked = e.row.atoms[tiles[0].outer][0] != "k"
@@ -256,11 +289,13 @@ def _allocate(e: Engine, names: tuple[str, ...], depth: int) -> Iterator[tuple[s
     array = k.Shared(e.b.fresh("box"), tiles[0].dtype, size * depth, ALIGN)
     e.b.shared.append(array)
     e.producer.boxes.append(array)
+    small = replace(array, name=e.b.fresh("small"))
+    e.b.shared += [small] if split else []
     start = 0
     for name, t in zip(names, tiles, strict=True):
-        pitch = sum(x.rows for x in tiles) * PANEL if stacked else t.pitch
-        yield name, replace(t, array=array.name, pitch=pitch, start=ix.const(start), buffer=size)
-        start += t.rows * PANEL if stacked else t.size
+        pitch = sum(x.rows for x in tiles) * panel(t.dtype) if stacked else t.pitch
+        yield name, replace(t, array=array.name, pitch=pitch, start=ix.const(start), buffer=size, small=small.name if split else "")
+        start += t.rows * panel(t.dtype) if stacked else t.size
 
 
 def _boxed(e: Engine, name: str) -> BoxTile:
@@ -269,7 +304,7 @@ def _boxed(e: Engine, name: str) -> BoxTile:
     shape = operand(s, e.buffers, {a: e.home[a].extent for a in v.axes})
     tiled = [a for a in v.axes if e.home[a].tile > 1]
     if not isinstance(s, Load) or shape is None or len(tiled) != 2 or not boxed(shape, tiled):
-        raise Unsupported("schedule", f"the copy engine reads 16-bit tensors as they are, in rows of multiples of 16 bytes, not {name}")
+        raise Unsupported("schedule", f"the copy engine reads tensors as they are, in rows of multiples of 16 bytes, not {name}")
     inner = next(iter(shape)).name
     (outer,) = (a for a in tiled if a != inner)
     rows = e.home[outer].tile
@@ -278,14 +313,15 @@ def _boxed(e: Engine, name: str) -> BoxTile:
     parts = (var(inner), var(outer), *(f for f in shape if f not in (var(inner), var(outer))))
     name = e.b.fresh("map")
     e.producer.map(name, s.buffer, v.dtype, e.home, parts, shape, rows)
-    return BoxTile(name, "", v.dtype, inner, outer, rows, -(-e.home[inner].tile // PANEL), rows * PANEL, parts, ix.const(0))
+    width = panel(v.dtype)
+    return BoxTile(name, "", v.dtype, inner, outer, rows, -(-e.home[inner].tile // width), rows * width, parts, ix.const(0))
 
 
 def panels(e: Engine, tile: BoxTile) -> Iterator[tuple[tuple[Idx, ...], Idx]]:
     """Of each box of the tile: its coordinates, and where it lies in shared memory."""
     bases = {a: m.base for a, m in e.home.items()}
     for n in range(tile.count):
-        point = tuple(e.b.simplify(ix.substitute(f, bases) + (n * PANEL if f == var(tile.inner) else 0)) for f in tile.parts)
+        point = tuple(e.b.simplify(ix.substitute(f, bases) + (n * panel(tile.dtype) if f == var(tile.inner) else 0)) for f in tile.parts)
         yield point, e.b.simplify(tile.start + n * tile.pitch)
 
 
@@ -308,13 +344,13 @@ def get(e: Engine, tile: BoxTile, reader: Scope) -> Fragment:
 
 def element(e: Engine, tile: BoxTile, along: Idx, row: Idx) -> Idx:
     """Where an element lies (``along`` the inner axis): the number of its chunk in a row is xored with the row's."""
-    b = e.b
+    b, width, unit = e.b, panel(tile.dtype), chunk(tile.dtype)
     along, row = b.simplify(along), b.simplify(row)
-    chunk, turn = b.index(along // CHUNK % (PANEL // CHUNK)), b.index(row % CHUNK)
-    key = ("xor", chunk, turn)
+    place, turn = b.index(along // unit % (ROW // UNIT)), b.index(row % (ROW // UNIT))
+    key = ("xor", place, turn)
     swizzled = b.find(key)
     if swizzled is None:
-        swizzled = b.let("xor", "i32", chunk, turn)
-        b.extents[swizzled] = PANEL // CHUNK
+        swizzled = b.let("xor", "i32", place, turn)
+        b.extents[swizzled] = ROW // UNIT
         b.remember(key, swizzled)
-    return b.simplify(tile.start + along // PANEL * tile.pitch + row * PANEL + var(swizzled) * CHUNK + along % CHUNK)
+    return b.simplify(tile.start + along // width * tile.pitch + row * width + var(swizzled) * unit + along % unit)

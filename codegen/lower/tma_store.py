@@ -11,7 +11,7 @@ from emmy_eq import index as ix
 from emmy_eq.codegen import kernel_ir as k
 from emmy_eq.codegen.lower import tma
 from emmy_eq.codegen.lower.layout import TID, Fragment
-from emmy_eq.codegen.lower.tma import BOX, CHUNK, PANEL, BoxTile
+from emmy_eq.codegen.lower.tma import BOX, ROW, UNIT, BoxTile
 from emmy_eq.codegen.schedule import ATOMS, WARP
 from emmy_eq.index import var
 from emmy_eq.loop_ir import Let, Store
@@ -21,18 +21,20 @@ if TYPE_CHECKING:
     from emmy_eq.codegen.lower.engine import Engine
 
 LANE = TID % WARP
+ITEM = 2  # bytes of a result
+PANEL, CHUNK = ROW // ITEM, UNIT // ITEM
 FIRST = (k.Cmp(TID, "==", ix.const(0)),)
 
 
 def tile(e: Engine, s: Store) -> BoxTile | None:
     """Where the block's part of ``s`` is collected; None where it is not stored so."""
     buffer = e.buffers[s.buffer]
-    if not e.producer.boxes or itemsize(buffer.dtype) != tma.ITEM or len(e.b.levels) > 1:
+    if not e.producer.boxes or itemsize(buffer.dtype) != ITEM or len(e.b.levels) > 1:
         return None
     axis = {atom: a for a, atom in e.row.atoms.items()}
     m, n = axis["m16"], axis["n8"]
     over = {v for i in s.index for v in ix.variables(i)}
-    shape = tma.strides(s.index, buffer.shape, {a: x.extent for a, x in e.home.items() if a in over}, tma.ITEM)
+    shape = tma.strides(s.index, buffer.shape, {a: x.extent for a, x in e.home.items() if a in over}, ITEM)
     tiled = [a for a in e.home if (a in over and e.home[a].tile > 1) or a in (m, n)]
     if shape is None or next(iter(shape)) != var(n) or sorted(tiled) != sorted((m, n)) or not tma.boxed(shape, tiled):
         return None
@@ -51,7 +53,7 @@ def tile(e: Engine, s: Store) -> BoxTile | None:
 def exact(e: Engine, name: str) -> str:
     """The f32 value that ``name`` rounds to 16 bits, which `store` can do; else itself."""
     v = e.known[name]
-    rounds = isinstance(v.stmt, Let) and v.stmt.op == "cast" and itemsize(v.dtype) == tma.ITEM and e.known[v.args[0]].dtype == "f32"
+    rounds = isinstance(v.stmt, Let) and v.stmt.op == "cast" and itemsize(v.dtype) == ITEM and e.known[v.args[0]].dtype == "f32"
     return v.args[0] if rounds else name
 
 

@@ -17,21 +17,17 @@ from emmy_eq import index as ix
 from emmy_eq.codegen import kernel_ir as k
 from emmy_eq.codegen.lower import matrix, skip, tma, wgmma
 from emmy_eq.codegen.lower.builder import literal
-from emmy_eq.codegen.lower.layout import TID, Fragment
+from emmy_eq.codegen.lower.layout import Fragment
 from emmy_eq.codegen.lower.matrix import Product
 from emmy_eq.codegen.lower.states import Twisted
 from emmy_eq.codegen.lower.tma import Stream
-from emmy_eq.codegen.schedule import WARPGROUP
 from emmy_eq.errors import Unsupported
 from emmy_eq.index import Idx, var
 
 if TYPE_CHECKING:
     from emmy_eq.codegen.lower.contract import Contraction
-    from emmy_eq.codegen.lower.engine import Engine
 
 ZERO = ix.const(0)
-GROUPS = 2  # warpgroups that take turns
-TURNS = 2  # the first of their named barriers
 
 
 def emit(c: Contraction) -> None:
@@ -42,11 +38,11 @@ def emit(c: Contraction) -> None:
         fold = _Twisted(c)
     fold.ask()
     fold.first()
-    _take_turns(c.e, False, 1)
+    wgmma.take_turns(c.e, False, 1)
     edge = c.e.b.simplify((fold.last - fold.clear).max(0))
     fold.steps(ZERO, edge, fold.most, frozenset())
     fold.steps(edge, fold.last, c.e.b.bounds(fold.clear)[1], fold.sure)
-    _take_turns(c.e, True, 0)
+    wgmma.take_turns(c.e, True, 0)
     fold.end()
 
 
@@ -104,10 +100,10 @@ class _Twisted:
         with b.loop(turn.name, self.most, 1, stop, first, (name,)):
             step = self.step(self.last - turn - 1, most, name)
             with e.bound(self.c.within), e.bound(e.maps_at(self.c.placed, step)), e.given(sure):
-                _take_turns(e, True, 0, 1)
+                wgmma.take_turns(e, True, 0, 1)
                 self.begin(turn + 1)
                 self.add(turn)
-                _take_turns(e, False, 0, 1)
+                wgmma.take_turns(e, False, 0, 1)
                 factor = self.weigh(turn + 1, 1)
                 self.finish()
                 self.values.release(e, turn)
@@ -165,16 +161,6 @@ class _Twisted:
 
     def finish(self) -> None:
         self.e.b.emit(k.WgmmaWait(0, _names([total for _, total in self.c.products()])))
-
-
-def _take_turns(e: Engine, wait: bool, *groups: int) -> None:
-    """Two warpgroups multiply in turns, and compute weights while the other multiplies: each of ``groups`` waits for its turn, or gives the
-    other that."""
-    if e.row.threads != GROUPS * WARPGROUP:
-        return
-    for group in groups:
-        barrier = k.Barrier(TURNS + (group if wait else 1 - group), GROUPS * WARPGROUP, wait)
-        e.b.emit(k.If((k.Cmp(TID // WARPGROUP, "==", ix.const(group)),), (barrier,)))
 
 
 def _declare(c: Contraction, result: str) -> Fragment:

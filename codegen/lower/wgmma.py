@@ -14,8 +14,8 @@ from emmy_eq.codegen import kernel_ir as k
 from emmy_eq.codegen.lower.builder import literal
 from emmy_eq.codegen.lower.layout import TID, AxisMap, Fragment
 from emmy_eq.codegen.lower.matrix import Product
-from emmy_eq.codegen.lower.tma import ALIGN, PANEL, BoxTile, operand
-from emmy_eq.codegen.schedule import ATOMS
+from emmy_eq.codegen.lower.tma import ALIGN, BoxTile, operand, panel
+from emmy_eq.codegen.schedule import ATOMS, WARPGROUP
 from emmy_eq.errors import Unsupported
 from emmy_eq.index import Idx
 from emmy_eq.ops import itemsize
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 ROWS = 64  # of a warpgroup
 COLUMNS = 256  # of a wgmma, at most
+GROUPS = 2  # warpgroups that take turns
+TURNS = 2  # the first of their named barriers
 
 Sum = tuple[Product, Fragment]  # and what it is added to
 Held = Mapping[str, Sequence[tuple[str, ...]]]  # by left operand: the registers of each step along k
@@ -47,7 +49,8 @@ def _fits(e: Engine, group: list[Product], p: Product) -> bool:
     if first.left != p.left or first.n != p.n or columns.warps > 1 or (len(group) + 1) * columns.tile > COLUMNS:
         return False
     across = {_contiguous(e, x) for x in (first, p)}
-    return p.right not in {x.right for x in group} and (across == {first.k} or (across == {first.n} and columns.tile % PANEL == 0))
+    whole = columns.tile % panel(e.known[p.right].dtype) == 0
+    return p.right not in {x.right for x in group} and (across == {first.k} or (across == {first.n} and whole))
 
 
 def _contiguous(e: Engine, p: Product) -> str | None:
@@ -70,8 +73,8 @@ def multiply(
             p = group[0][0]
             b, columns = tiles[p.right], e.home[p.n].chunk
             left, leading, turned = _left(e, p, tiles, held or {}, step)
-            right = (b.array, _corner(e, b, p.n, columns, p.k, step))
-            d, keep = tuple(x for p, total in group for x in _accumulators(total, p.m, p.n)), literal("i32", 0 if anew and step == 0 else 1)
+            right = (b.array, corner(e, b, p.n, columns, p.k, step))
+            d, keep = accumulators(group), literal("i32", 0 if anew and step == 0 else 1)
             pitches, turns = (leading, b.pitch * itemsize(b.dtype)), (turned, b.inner == p.n)
             e.b.emit(k.Wgmma(columns * len(group), b.dtype, d, left, right, keep, *turns, pitches, (ALIGN, ALIGN)))
     e.b.emit(k.WgmmaCommit())
@@ -84,7 +87,22 @@ def _left(
     if p.held:
         return held[p.left][step], 1, False
     a = tiles[p.left]
-    return (a.array, _corner(e, a, p.m, ROWS, p.k, step)), a.pitch * itemsize(a.dtype), a.inner == p.m
+    return (a.array, corner(e, a, p.m, ROWS, p.k, step)), a.pitch * itemsize(a.dtype), a.inner == p.m
+
+
+def take_turns(e: Engine, wait: bool, *groups: int) -> None:
+    """Two warpgroups multiply in turns, and compute while the other multiplies: each of ``groups`` waits for its turn, or gives the other
+    that."""
+    if e.row.threads != GROUPS * WARPGROUP:
+        return
+    for group in groups:
+        barrier = k.Barrier(TURNS + (group if wait else 1 - group), GROUPS * WARPGROUP, wait)
+        e.b.emit(k.If((k.Cmp(TID // WARPGROUP, "==", ix.const(group)),), (barrier,)))
+
+
+def accumulators(group: Sequence[Sum]) -> tuple[str, ...]:
+    """Of one wgmma."""
+    return tuple(x for p, total in group for x in _accumulators(total, p.m, p.n))
 
 
 def _accumulators(total: Fragment, m: str, n: str) -> tuple[str, ...]:
@@ -95,17 +113,17 @@ def _accumulators(total: Fragment, m: str, n: str) -> tuple[str, ...]:
     )
 
 
-def _corner(e: Engine, tile: BoxTile, axis: str, size: int, kk: str, step: int) -> Idx:
+def corner(e: Engine, tile: BoxTile, axis: str, size: int, kk: str, step: int) -> Idx:
     """Where the warpgroup's operand begins that has ``size`` elements along ``axis``, for one step along k."""
-    along = _group(e.home[axis], size)
-    deep = step * ATOMS["k16"]
+    along, width = _group(e.home[axis], size), panel(tile.dtype)
+    deep = step * ATOMS[e.row.split(kk).atom]
     if tile.inner == kk:
-        return e.b.simplify(tile.start + deep // PANEL * tile.pitch + along * PANEL + deep % PANEL)
-    if e.home[axis].tile != size and size % PANEL:
+        return e.b.simplify(tile.start + deep // width * tile.pitch + along * width + deep % width)
+    if e.home[axis].tile != size and size % width:
         raise Unsupported(
-            "schedule", f"{size} columns a warpgroup of an operand that is contiguous along them; multiples of {PANEL} can be"
+            "schedule", f"{size} columns a warpgroup of an operand that is contiguous along them; multiples of {width} can be"
         )
-    return e.b.simplify(tile.start + along // PANEL * tile.pitch + deep * PANEL)
+    return e.b.simplify(tile.start + along // width * tile.pitch + deep * width)
 
 
 def _group(m: AxisMap, size: int) -> Idx:

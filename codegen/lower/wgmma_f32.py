@@ -1,0 +1,185 @@
+"""f32 products by warpgroups, as three products of tf32 parts (`emmy_eq.codegen.lower.tf32`).
+
+The left operand is read from its box into registers and split there; so it may be made of what several boxes hold.  The right one must
+lie along k, and is split in shared memory by a warpgroup of its own: what the copy engine brought serves as the large part, since wgmma
+drops the lower bits, and small parts go to a second array.  wgmma cuts off when it adds, so each step starts from zero and is added in f32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+from emmy_eq import index as ix
+from emmy_eq.codegen import kernel_ir as k
+from emmy_eq.codegen.lower import tf32
+from emmy_eq.codegen.lower.builder import literal
+from emmy_eq.codegen.lower.layout import TID
+from emmy_eq.codegen.lower.matrix import Product
+from emmy_eq.codegen.lower.tf32 import Parts
+from emmy_eq.codegen.lower.tma import ALIGN, UNIT, BoxTile, Pipeline, mbarriers
+from emmy_eq.codegen.lower.wgmma import Sum, accumulators, corner, take_turns
+from emmy_eq.codegen.schedule import WARPGROUP
+from emmy_eq.codegen.tile_ir import Value
+from emmy_eq.errors import Unsupported
+from emmy_eq.index import Idx, var
+from emmy_eq.loop_ir import Load
+from emmy_eq.ops import itemsize
+
+if TYPE_CHECKING:
+    from emmy_eq.codegen.lower.engine import Engine
+
+WIDTH = UNIT // itemsize("f32")  # elements that are split together
+
+
+@dataclass(frozen=True, slots=True)
+class Products:
+    """``groups``: one wgmma each; ``sums``: of one step, in the form of the totals; ``ready``: the mbarriers of small parts."""
+
+    groups: Sequence[Sequence[Sum]]
+    sums: Sequence[Sequence[Sum]]
+    pipeline: Pipeline
+    ready: str
+
+    @staticmethod
+    def start(e: Engine, groups: Sequence[Sequence[Sum]], pipeline: Pipeline) -> Products:
+        """Accumulators of a step, and what the splitting warpgroup does."""
+        zero = literal("f32", 0)
+        sums = [[(p, e.b.declare(zero, total.dtype, total.shape())) for p, total in g] for g in groups]
+        depth = pipeline.stream.depth
+        ready = mbarriers(e, "ready", depth)
+        e.producer.start += [k.MbarInit(ready, ix.const(n), WARPGROUP) for n in range(depth)]
+        e.producer.splits = _splits(e, pipeline, ready)
+        return Products(groups, sums, pipeline, ready)
+
+    def run(self, e: Engine, values: Callable[[], None]) -> None:
+        """All steps; ``values``: what each does beside."""
+
+        def multiply() -> None:
+            values()
+            self._multiply(e)
+
+        take_turns(e, False, 1)
+        self.pipeline.run_apart(e, multiply, lambda: self._add(e))
+        take_turns(e, True, 0)
+
+    def _multiply(self, e: Engine) -> None:
+        """This step's sums."""
+        groups = [_operands(e, group, self.pipeline) for group in self.sums]
+        e.b.emit(k.MbarWait(self.ready, *self.pipeline.stream.phase(self.pipeline.step)))
+        take_turns(e, True, 0, 1)
+        e.b.emit(k.WgmmaFence())
+        for group in groups:
+            for n, (left, right) in enumerate(group.ordered()):
+                scale = literal("i32", int(n > 0))
+                e.b.emit(k.Wgmma(group.columns, "tf32", group.sums, left, right, scale, stride=(ALIGN, ALIGN)))
+        e.b.emit(k.WgmmaCommit())
+        take_turns(e, False, 0, 1)
+        e.b.emit(k.WgmmaWait(0, tuple(x for group in groups for x in group.sums)))
+
+    def _add(self, e: Engine) -> None:
+        for group, part in zip(self.groups, self.sums, strict=True):
+            for (_, total), (_, one) in zip(group, part, strict=True):
+                e.b.assign(total, "add", total, one)
+
+
+@dataclass(frozen=True, slots=True)
+class _Operands:
+    """Of one wgmma a step along k: large and small parts; the right ones by array and offset."""
+
+    columns: int
+    sums: tuple[str, ...]
+    left: Sequence[tuple[Parts, Parts]]
+    right: Sequence[tuple[tuple[str, Idx], tuple[str, Idx]]]
+
+    def ordered(self) -> list[tuple[Parts, tuple[str, Idx]]]:
+        """Small products first."""
+        pairs = list(zip(self.left, self.right, strict=True))
+        small = [x for a, b in pairs for x in ((a[1], b[0]), (a[0], b[1]))]
+        return small + [(a[0], b[0]) for a, b in pairs]
+
+
+def boxed(known: Mapping[str, Value], name: str, axes: tuple[str, str]) -> list[str]:
+    """The loads that value ``name`` is made of and that vary along both ``axes``."""
+    v = known[name]
+    if isinstance(v.stmt, Load):
+        return [v.name] if set(axes) <= set(v.axes) else []
+    return list(dict.fromkeys(x for a in v.args for x in boxed(known, a, axes)))
+
+
+def _operands(e: Engine, group: Sequence[Sum], pipeline: Pipeline) -> _Operands:
+    p = group[0][0]
+    tile, columns = pipeline.tile(p.right), e.home[p.n].chunk
+    if tile.inner != p.k:
+        raise Unsupported("schedule", f"f32 values in shared memory that do not lie along {p.k}, at warpgroups")
+    steps = range(e.row.split(p.k).regs)
+    return _Operands(
+        columns * len(group),
+        accumulators(group),
+        _left(e, p, steps),
+        [_right(tile, corner(e, tile, p.n, columns, p.k, step)) for step in steps],
+    )
+
+
+def _right(tile: BoxTile, at: Idx) -> tuple[tuple[str, Idx], tuple[str, Idx]]:
+    return (tile.array, at), (tile.small, at)
+
+
+def _left(e: Engine, p: Product, steps: range) -> list[tuple[Parts, Parts]]:
+    """Of each step: rows g and g + 8 in the first half of its k, then in the second."""
+    frag = e.value(p.left, e.home)
+    if not isinstance(e.known[p.left].stmt, Load):
+        frag = e.masked(frag, {p.k: e.home[p.k]}, literal(frag.dtype, 0))
+    others = dict.fromkeys(frag.axes, 0)
+    places = [{**others, p.m: row, p.k: 2 * step + half} for step in steps for half in (0, 1) for row in (0, 1)]
+    held = [str(frag.at(x)) for x in places]
+    parts = [tuple(str(e.b.declare(x, "f32", {}).atoms[0]) for x in of) for of in (held, [tf32.small(e.b, x) for x in held])]
+    with _special(e, held):
+        for x, targets in zip(held, zip(*parts, strict=True), strict=True):
+            for target, value in zip(targets, tf32.special(e.b, x), strict=True):
+                e.b.emit(k.Set(target, "f32", "mov", (value,)))
+    large, small = ([of[4 * n : 4 * n + 4] for n in range(len(steps))] for of in parts)
+    return list(zip(large, small, strict=True))
+
+
+def _splits(e: Engine, pipeline: Pipeline, ready: str) -> tuple[k.Stmt, ...]:
+    """All steps of the splitting warpgroup: each buffer from its first element to its last, wherever those belong."""
+    stream = pipeline.stream
+    arrays = dict.fromkeys((t.array, t.small, t.buffer) for t in stream.tiles.values() if t.small)
+    step = var(e.b.fresh("split"))
+    slot, phase = stream.phase(step)
+    with e.b.apart() as body:
+        e.b.emit(k.MbarWait(stream.full, slot, phase))
+        for array, small, size in arrays:
+            part = var(e.b.fresh("part"))
+            place = part * WARPGROUP + (TID - e.row.threads)
+            with e.b.apart() as one:
+                _split(e, array, small, slot * size + place * WIDTH)
+            whole = size % (WARPGROUP * WIDTH) == 0
+            inner = tuple(one) if whole else (k.If((k.Cmp(place * WIDTH, "<", ix.const(size)),), tuple(one)),)
+            e.b.emit(k.For(part.name, ix.const(0), ix.const(-(-size // (WARPGROUP * WIDTH))), 1, inner, 0))
+        e.b.emit(k.ProxyFence())
+        e.b.emit(k.MbarArrive(ready, slot))
+    return (k.For(step.name, ix.const(0), ix.const(prod(p.steps for p in pipeline.placed)), 1, tuple(body)),)
+
+
+def _split(e: Engine, array: str, small: str, at: Idx) -> None:
+    """The small parts of `WIDTH` elements.  Where one is not finite, which is rare, their large parts replace them."""
+    names = tuple(e.b.fresh("v") for _ in range(WIDTH))
+    e.b.emit(k.Load(names, "f32", "shared", array, at))
+    e.b.emit(k.Store(tuple(tf32.small(e.b, x) for x in names), "f32", "shared", small, at))
+    with _special(e, names):
+        for part, values in zip((array, small), zip(*(tf32.special(e.b, x) for x in names), strict=True), strict=True):
+            e.b.emit(k.Store(values, "f32", "shared", part, at))
+
+
+@contextmanager
+def _special(e: Engine, values: Sequence[str]) -> Iterator[None]:
+    """What is emitted within is for threads that have a value that is not finite."""
+    finite = tf32.finite(e.b, values)
+    with e.b.apart() as body:
+        yield
+    e.b.emit(k.If((k.Test(finite, negate=True),), tuple(body)))
