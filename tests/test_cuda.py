@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -161,3 +162,10 @@ def test_names_that_mean_something_in_cuda_are_changed() -> None:
 def test_an_error_shows_the_line() -> None:
     with pytest.raises(nvrtc.CompileError, match=r"at `int y = nonsense;`.*undefined"):
         nvrtc.compile_cubin('extern "C" __global__ void k() {\n  int y = nonsense;\n}\n', "sm_80")
+
+
+def test_a_descriptor_takes_all_constants_of_its_place() -> None:
+    """A sum as it was written may have several: of two the first was lost."""
+    text = cuda.source(samples()["wgmma_nk"].kernel, target("H200"))
+    places = re.findall(r"emmy_tile\(emmy_smem\(as [^)]*\), 1, 1024\)( \+ -?\d+)", text)
+    assert places == [f" + {16 * 2 * s // 16 - 64 * 64 * 2 // 16}" for s in range(4)]

@@ -139,7 +139,9 @@ def _mma(p: Printer, s: ir.Mma) -> list[str]:
 
 def _tile(p: Printer, array: str, x: Idx, leading: int, stride: int) -> str:
     """The descriptor of a tile: that of the varying part of its place, plus a constant, so that tiles of one buffer share the work."""
-    parts = dict(index.terms(x))
+    parts: dict[Idx, int] = {}
+    for factor, n in index.terms(x):  # of a sum as it was written: a factor, or 1, may come twice
+        parts[factor] = parts.get(factor, 0) + n
     units, rest = divmod(parts.pop(index.const(1), 0) * p.size(array), UNIT)
     base = x if rest else index.from_terms([*parts.items()])
     return f'"l"(emmy_tile({_smem(p, array, base)}, {leading}, {stride}){f" + {units}" if units and not rest else ""})'
