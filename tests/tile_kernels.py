@@ -465,9 +465,9 @@ def attention(
     v25 = eq v8, v24
     v26 = lit f32 0.0
     v12 = where v25, v26, v11""" if safe else ""  # fmt: skip
-    name, product, sums, quotient = "attention", "v2, v3", "w7, v1", "v9, v10"
+    name, product, sums, quotient = "attention", "v2, v3", "v7, v1", "v9, v10"
     if halved:
-        name, product, sums, quotient = "attention_halves", "v3, v2", "v1, w7", "v10, v9"
+        name, product, sums, quotient = "attention_halves", "v3, v2", "v1, v7", "v10, v9"
     score = "v6" if causal else "v5"
     head = f"i0//{groups}" if groups > 1 else "i0"
     stored = f"f32[{heads // groups},{keys},{dim}]"
@@ -483,7 +483,7 @@ kernel {name}(q: f32[{heads},{queries},{dim}], k: {stored}, v: {stored}) -> out:
         v17 = mul {product}
         carry v4 = sum(v17)
       v5 = mul v4, v0{mask}
-      w7 = load v[{head}, i4, i2]
+      v7 = load v[{head}, i4, i2]
       carry v8, v9, v10 = twist softmax({score}, {sums})
     v11 = div {quotient}{guard}
     store out[i0, i1, i2] = {"v12" if safe else "v11"}
