@@ -87,6 +87,7 @@ class _Twisted:
         """The weights of the first turn."""
         self.fixed.wait(self.e, ZERO)
         with self.e.bound(self.c.within), self.e.bound(self.e.maps_at(self.c.placed, self.step(self.last, self.most))):
+            self.keys.wait(self.e, ZERO)
             self.begin(ZERO)
             self.weigh(ZERO, 0)
             self.hold()
@@ -100,6 +101,7 @@ class _Twisted:
         with b.loop(turn.name, self.most, 1, stop, first, (name,)):
             step = self.step(self.last - turn - 1, most, name)
             with e.bound(self.c.within), e.bound(e.maps_at(self.c.placed, step)), e.given(sure):
+                self.keys.wait(e, turn + 1)
                 wgmma.take_turns(e, True, 0, 1)
                 self.begin(turn + 1)
                 self.add(turn)
@@ -127,10 +129,8 @@ class _Twisted:
 
     def begin(self, turn: Idx) -> None:
         """Scores, in place of those before."""
-        e = self.e
-        self.keys.wait(e, turn)
         tiles = {n: s.tile(n, t) for s, t in ((self.fixed, ZERO), (self.keys, turn)) for n in s.tiles}
-        wgmma.multiply(e, self.inner, tiles, anew=True)
+        wgmma.multiply(self.e, self.inner, tiles, anew=True)
 
     def add(self, turn: Idx) -> None:
         """Products of the weights at hand."""

@@ -55,7 +55,7 @@ def _moves(row: Schedule) -> Iterator[Schedule]:
         yield replace(row, resident=resident)
     yield from (replace(row, stage=Stage(depth, path)) for path, depths in DEPTHS.items() for depth in depths)
     yield replace(row, stage=Stage())
-    yield from (replace(row, raster=raster) for raster in ("row", "g4", "g8", "g16", "late"))
+    yield from (replace(row, raster=raster) for raster in ("row", "g4", "g8", "g16", "late", "late8"))
 
 
 def _scaled(split: Split) -> Iterator[Split]:
