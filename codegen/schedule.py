@@ -31,7 +31,7 @@ Attention has two: ``k16`` of the keys is n of the product inside and k of the o
 shared memory; ``2:async`` to ``4:async`` by cp.async into so many buffers, where an operand is loaded as it is, in aligned vectors;
 ``2:tma`` to ``8:tma`` by the copy engine, which a warp beside those of WORK asks for whole boxes.  Warpgroups then multiply them where
 they lie (wgmma): four warps along m are one, and its columns are one step of up to 256.  Attention's weights are its left operand in
-registers, and of two warpgroups one multiplies while the other computes weights:
+registers:
 
     WORK=t256 TILE=i1:w8.m16,i2:r16.n8 REDUCE=i3:s.r8.k16,i4:r8.k16 STAGE=2:tma RASTER=late8
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import sqrt
 
 from emmy_eq.codegen.families import attention
 from emmy_eq.codegen.families.attention import Chain
@@ -25,8 +26,8 @@ KEPT = 1 / 3  # part of L2 for the keys and values of heads that start together
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """``groups`` warpgroups of 64 rows, ``keys`` a step, ``resident`` blocks of an SM.  ``rate``: speed of a full machine beside the
-    fastest (measured on H200)."""
+    """``groups`` warpgroups of 64 rows, ``keys`` a step, ``resident`` blocks of an SM.  ``rate``: speed of a full machine beside
+    that of 2 x 128 (measured on H200)."""
 
     groups: int
     keys: int
@@ -55,11 +56,13 @@ class Block:
 
 
 BLOCKS = (
+    Block(1, 128, 2, 1.05),
+    Block(1, 64, 3, 1.02),
     Block(2, 128, 1, 1.0),
-    Block(2, 64, 1, 0.9),
-    Block(1, 128, 2, 0.8),
-    Block(1, 64, 2, 0.7),
-    Block(1, 64, 1, 0.5),
+    Block(1, 64, 2, 0.85),
+    Block(2, 64, 1, 0.82),
+    Block(1, 128, 1, 0.68),
+    Block(1, 64, 1, 0.6),
 )
 
 
@@ -96,7 +99,8 @@ def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
 
     def seconds(b: Block) -> float:
         blocks = others * -(-height // b.height)
-        return -(-blocks // (target.sms * b.resident)) * b.resident * b.height / b.rate
+        held = min(b.resident, -(-blocks // target.sms))
+        return -(-blocks // (target.sms * held)) * held * b.height / (b.rate * sqrt(held / b.resident))
 
     for b in sorted((b for b in BLOCKS if b.fits(target, e, d)), key=seconds):
         warps = b.height // ATOMS["m16"]

@@ -38,11 +38,9 @@ def emit(c: Contraction) -> None:
         fold = _Twisted(c)
     fold.ask()
     fold.first()
-    wgmma.take_turns(c.e, False, 1)
     edge = c.e.b.simplify((fold.last - fold.clear).max(0))
     fold.steps(ZERO, edge, fold.most, frozenset())
     fold.steps(edge, fold.last, c.e.b.bounds(fold.clear)[1], fold.sure)
-    wgmma.take_turns(c.e, True, 0)
     fold.end()
 
 
@@ -102,10 +100,8 @@ class _Twisted:
             step = self.step(self.last - turn - 1, most, name)
             with e.bound(self.c.within), e.bound(e.maps_at(self.c.placed, step)), e.given(sure):
                 self.keys.wait(e, turn + 1)
-                wgmma.take_turns(e, True, 0, 1)
                 self.begin(turn + 1)
                 self.add(turn)
-                wgmma.take_turns(e, False, 0, 1)
                 factor = self.weigh(turn + 1, 1)
                 self.finish()
                 self.values.release(e, turn)
