@@ -65,7 +65,7 @@ def scored(lines: str, values: str = "") -> str:
     """Attention whose scores go through ``lines`` from v5 to v6; ``values``: more inputs."""
     text = (
         kernels.attention_halves(2, 70, 136, 64)
-        .replace("      w7 = load v", lines.rstrip() + "\n      w7 = load v")
+        .replace("      v7 = load v", lines.rstrip() + "\n      v7 = load v")
         .replace("softmax(v5,", "softmax(v6,")
     )
     return text.replace(") -> out", f"{values}) -> out")
