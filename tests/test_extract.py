@@ -50,7 +50,8 @@ def test_attention_reads_each_key_once() -> None:
 
 
 def test_norm_and_product_share_one_pass() -> None:
-    (kernel,) = to_loops(plan(TUTORIAL["norm_linear"]["code"])).kernels
+    # Left to itself the search stores the row, for warpgroups, which take it as it lies in memory where the weight lies across.
+    (kernel,) = to_loops(plan(TUTORIAL["norm_linear"]["code"], "fuse")).kernels
     (fold,) = [s for s in loop_ir.walk(kernel.body) if isinstance(s, Fold)]
     assert [c.name for c in fold.carries] == ["sum", "sum"]
 
@@ -71,8 +72,8 @@ def decoder_block(dtype: torch.dtype, length: int = 128) -> Saturated:
     return saturate(to_terms(lower(torch_ir.capture(block, (x, cos, sin)))), rules.active())
 
 
-# In 16 bits both norms and the rotated keys stand alone: rounded and stored, they go to tensor cores as they lie in memory.
-@pytest.mark.parametrize(("dtype", "most"), [(torch.float32, 6), (torch.bfloat16, 9)])
+# Both norms stand alone, in 16 bits the rotated keys too: stored, they go to tensor cores as they lie in memory.
+@pytest.mark.parametrize(("dtype", "most"), [(torch.float32, 8), (torch.bfloat16, 9)])
 def test_a_decoder_block_becomes_the_kernels_of_an_expert(dtype: torch.dtype, most: int) -> None:
     planned = search(decoder_block(dtype), target("H200"))
     loops = to_loops(planned)
