@@ -43,13 +43,13 @@ def test_no_plan_of_the_front_beats_the_chosen_one(mlp: Compiled) -> None:
 
 def test_a_trade_is_the_difference_of_two_plans(mlp: Compiled) -> None:
     (chosen,) = [p for p in front(mlp.egraph, mlp.target) if p.chosen]
-    (trade,) = chosen.trades
-    (fused,) = mlp.placed("fuse").plan.kernels
-    assert trade.cut == "gelu"
+    trade = next(t for t in chosen.trades if t.cut == "gelu")
+    without = mlp.placed(",".join(["gelu=fuse", *(f"{name}=cut" for name in chosen.stored if name != "gelu")])).plan
     assert trade.size == 64 * 1024 * 4
     assert trade.launches == 1
-    assert trade.flops == (sum(fused.cost.flops.values()), chosen.flops)
-    assert trade.seconds == pytest.approx(chosen.seconds - fused.cost.seconds)  # summed in another order
+    # Pinned, the search may end with another of two forms that take about as long.
+    assert trade.flops == (pytest.approx(without.flops, rel=1e-3), chosen.flops)
+    assert trade.seconds == pytest.approx(chosen.seconds - without.seconds, rel=1e-2)
 
 
 def test_a_trade_in_words() -> None:
