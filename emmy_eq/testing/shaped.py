@@ -121,6 +121,24 @@ def _convolution_2d(draw: Draw, x: str, shape: Shape) -> str:
     return f"F.conv2d({x}, {weight}, padding={draw.integer(0, 1)}, stride={draw.integer(1, 2)})"
 
 
+def _transposed(draw: Draw, x: str, shape: Shape) -> str:
+    weight = draw.new(shape[-2], draw.integer(1, 3), draw.integer(1, 3))
+    return f"F.conv_transpose1d({x}, {weight}, stride={draw.integer(1, 2)})"
+
+
+def _adaptive(draw: Draw, x: str, shape: Shape) -> str:
+    return f"F.adaptive_avg_pool1d({x}, {draw.integer(1, 3)})"
+
+
+def _batch_norm(draw: Draw, x: str, shape: Shape) -> str:
+    return f"F.batch_norm({x}, {draw.new(shape[1])}, {draw.new(shape[1])}.abs() + 0.5)"
+
+
+def _baddbmm(draw: Draw, x: str, shape: Shape) -> str:
+    inner = draw.extent()
+    return f"torch.baddbmm({x}, {draw.new(shape[0], shape[1], inner)}, {draw.new(shape[0], inner, shape[2])}, beta=0.5)"
+
+
 def _pool(draw: Draw, x: str, shape: Shape) -> str:
     kind = ("max_pool", "avg_pool")[draw.integer(0, 1)]
     return f"F.{kind}{len(shape) - 2}d({x}, {draw.integer(1, 3)}, {draw.integer(1, 2)})"
@@ -197,6 +215,10 @@ def shaped() -> Mapping[str, tuple[Shaped, int, int, bool]]:
         "vector": (_vector, 1, 3, True),
         "convolution": (_convolution, 3, 3, True),
         "convolution_2d": (_convolution_2d, 4, 4, True),
+        "transposed": (_transposed, 3, 3, True),
+        "adaptive": (_adaptive, 3, 3, False),
+        "batch_norm": (_batch_norm, 2, 4, False),
+        "baddbmm": (_baddbmm, 3, 3, True),
         "pool": (_pool, 3, 4, False),
         "group_norm": (_group_norm, 2, 4, False),
         "embedding": (_embedding, 2, 2, True),

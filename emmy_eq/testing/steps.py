@@ -51,6 +51,7 @@ _SMOOTH = """
     torch.reciprocal({x}.abs() + 0.5)
     torch.sin({x})
     torch.cos({x})
+    torch.tan({x}.clamp(-1, 1))
     torch.tanh({x})
     torch.atan({x})
     torch.asin({x}.clamp(-0.9, 0.9))
@@ -77,6 +78,7 @@ _SMOOTH = """
     torch.pow({x}.abs() + 0.5, {y}.clamp(-2, 2))
     torch.pow({c}, {x}.clamp(-2, 2))
     torch.lerp({x}, {y}, 0.25)
+    torch.lerp({x}, {y}, {z}.clamp(0, 1))
     torch.addcdiv({x}, {y}, {z}.abs() + 0.5)
     torch.atan2({x}, {y}.abs() + 0.5)
     F.mse_loss({x}, {x} * 0.5)
@@ -103,6 +105,9 @@ _SMOOTH_ALONG = """
     torch.sqrt({x}.var({D}, correction=0) + 0.1)
     torch.var_mean({x}, {D}, correction=0)[1]
     {x}.norm(dim={D})
+    {x}.norm()
+    {x}.var({d}) if {n} > 2 else {x} * 0.7
+    torch.var_mean({x} * 0.9, {d})[0] if {n} > 2 else {x} * 0.7
     {x}.std({d}, keepdim={b}) if {n} > 2 else {x} * 0.3
     torch.std_mean({x} * 1.1, {D}, correction=0)[1]
     F.normalize({x} + 3, dim={d})
@@ -146,6 +151,13 @@ _EXACT = """
     torch.minimum({x}, {y})
     {x}.clamp(-1, 2)
     {x}.clamp(min={i})
+    {x}.clamp({y} - 1, {y})
+    torch.clamp_min({x}, {y})
+    torch.clamp_max({x}, {i})
+    {x} * torch.tensor({i})
+    {x}.max() if {x}.numel() else {x} + 1
+    {x}.min() if {x}.numel() else {x} + 1
+    {x}.new_zeros({x}.shape) + torch.ones_like({x}) - {x}
     torch.where({m}, {x}, {y})
     torch.where({m}, {x}, {i})
     {x}.masked_fill({m}, {i})
@@ -200,11 +212,17 @@ _EXACT_ALONG = """
     {x}.movedim(0, {d})
     {x}.select({d}, {k})
     {x}.narrow({d}, {k}, 1)
+    {x}.squeeze({d})
+    {x}.split([{k}, {n} - {k}], {d})[1]
+    {x}.movedim((0, {d}), ({d}, 0))
+    {x}.index_put(({s},), {x}.new_full((), 2)) if {d} == 0 else {x} * 2
+    {x}.scatter({d}, torch.zeros_like({x}.narrow({d}, 0, 1), dtype=torch.int64), {x} * 2)
     {x}[..., {k} % {x}.shape[-1]:]
     {x}[..., ::2]
     {x}[{k} % {x}.shape[0]]
     {x}[None]
     {x}.flatten()
+    {x}.flatten({d})
     {x}.unflatten({d}, (1, -1))
     {x}.repeat(2, *[1] * ({x}.dim() - 1))
     {x}.repeat_interleave(2, {d})
@@ -255,6 +273,7 @@ _EXACT_ALONG = """
     {x}.slice_scatter({x}.narrow({d}, {k}, 1) + 1, {d}, {k}, {k} + 1)
     {x}.as_strided((2, 1), (1, 1)) if {x}.numel() > 2 else {x} + 2
     F.interpolate({x}.reshape(1, 1, -1) * 1.0, scale_factor=2)
+    F.interpolate({x}.reshape(1, 1, 1, -1) * 1.0, scale_factor=(2, 1))
     torch.where({x} == {x}.amax({d}, keepdim=True), {x}, {i})
 """
 
@@ -302,6 +321,10 @@ _COMPARE = """
     {x}.to(torch.bool)
     torch.isfinite({x})
     torch.isnan({x})
+    torch.isinf({x})
+    {x} != {y}
+    {x} <= {y}
+    {x} >= {y}
 """
 
 _POSITION = """
@@ -349,6 +372,8 @@ _BOOL = """
     {x} ^ {y}
     ~{x}
     torch.logical_and({x}, {y})
+    torch.logical_or({x}, {y})
+    torch.logical_not({x})
     torch.logical_xor({x}, {y})
     {x}.any()
     {x}.all()
@@ -363,6 +388,8 @@ _BOOL = """
 _BOOL_ALONG = """
     {x}.any({d})
     {x}.all({d}, keepdim={b})
+    {x}.any({D})
+    {x}.all({D})
     {x}.sum({d})
     {x}.cumsum({d})
     {x}.flip({d})

@@ -86,7 +86,7 @@ def _step(draw: st.DrawFn, draft: Draft) -> bool:
     kind = draw(st.integers(0, 11))
     if kind > 11 - draft.sort.products:
         draft.shaped(*draft.choose(tuple(products().values())))
-    elif kind > 10 - draft.sort.products:
+    elif kind > 9 - draft.sort.products:
         draft.shaped(*draft.choose(tuple(shaped().values())))
     elif kind:
         draft.row(draft.choose(draft.possible(rows())))
