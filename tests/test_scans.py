@@ -17,6 +17,7 @@ SPELLINGS = {
     "logcumsumexp": "torch.logcumsumexp(x, {d})",
     "under the row's maximum": "m=x.amax({d},keepdim=True); (x-m).exp().cumsum({d}).log()+m",
     "recurrence": "p=(x.abs()*0.2+0.8).cumprod({d}); p*(x/p).cumsum({d})",
+    "recurrence from a start": "p=(x.abs()*0.2+0.8).cumprod({d}); p*x.narrow({d},0,1)+p*(x/p).cumsum({d})",
     "recurrence of logarithms": "p=(x.abs()*-0.1).cumsum({d}); (x*(-p).exp()).cumsum({d})*p.exp()",
 }
 STATES = {"logcumsumexp": "softmax", "under the row's maximum": "softmax"}
