@@ -180,10 +180,14 @@ def measured(workload: Workload, plans: Sequence[Made], target: str, known: Reco
             identity = loop_ir.identity(kernel)
             if identity not in record["kernels"] and not (known and identity in known["kernels"]):
                 record["kernels"][identity] = {"name": kernel.name, "schedule": row, "us": None, "loops": loop_ir.show(kernel)}
-                runs[identity] = _alone(kernel, launch, given, arch)
+                if len(loops.kernels) > 1:
+                    runs[identity] = _alone(kernel, launch, given, arch)
     for name, us in together(runs).items():
         entry = record["plans"][int(name[5:])] if name.startswith("plan ") else record["kernels"][name]
         entry["us"] = round(us, 3)
+    for plan in record["plans"]:  # of one kernel: its time is the kernel's, which lies elsewhere in memory else and may differ by it
+        if len(plan["kernels"]) == 1 and plan["kernels"][0] in record["kernels"]:
+            record["kernels"][plan["kernels"][0]]["us"] = plan["us"]
     return record
 
 

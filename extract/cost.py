@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, prod
 
-from emmy_eq.extract.products import MATRIX_ROWS, Steps, Tile, Unit, Walk, ceil_power, splits, unit_of
+from emmy_eq.extract.products import MATRIX_ROWS, Steps, Tile, Unit, Walk, ceil_power, splits, units_of
 from emmy_eq.extract.targets import Target
 from emmy_eq.extract.work import Pass, Product, Read, Work
 from emmy_eq.loop_ir import Kernel
@@ -50,13 +50,25 @@ def cost(kernel: Kernel, target: Target) -> Cost:
 
 
 def cost_of(w: Work, target: Target) -> Cost:
+    """Of a kernel that does ``w``."""
     if any(p.around for p in w.passes):
         outer = max((p for p in w.passes if not p.around and p.products), key=lambda p: w.points(p.bound), default=None)
         return _Nested(w, target, outer).cost() if outer is not None else _Untiled(w, target).cost()
+    tiled = _tiled(w, target)
+    return tiled.cost() if tiled is not None else _Rows(w, target).cost()
+
+
+def cost_of_tile(w: Work, target: Target, unit: Unit, tile: Tile, split: int) -> Cost | None:
+    """Of a kernel whose product runs on ``unit`` in tiles of ``tile``, its fold split over so many blocks; None where it has no product."""
+    tiled = _tiled(w, target) if not any(p.around for p in w.passes) else None
+    return tiled.tiled(unit, tile, split) if tiled is not None else None
+
+
+def _tiled(w: Work, target: Target) -> _Tiled | None:
     products = [(p, x) for p in w.passes for x in p.products if not x.twisted and min(w.sides(x)) > FEW]
-    if products and not w.scans:
-        return _Tiled(w, target, *max(products, key=lambda found: w.points(found[1].axes))).cost()
-    return _Rows(w, target).cost()
+    if not products or w.scans:
+        return None
+    return _Tiled(w, target, *max(products, key=lambda found: w.points(found[1].axes)))
 
 
 class _Kernel:
@@ -204,40 +216,37 @@ class _Tiled(_Kernel):
         self.m, self.n = (max(work.split(side), key=work.points) for side in (rows, columns))
         beside = at.carries > len(at.products)  # whose operand warpgroups have in registers: the other one has to lie along the fold
         self.loaded = all(x.loaded and not (beside and x.across) for x in at.products)
-        self.by = unit_of(target, main.dtype, self.loaded and len(work.passes) == 1)
+        self.units = units_of(target, main.dtype, self.loaded and len(work.passes) == 1)
 
     def unit(self, p: Product) -> str:
-        return "tf32x3" if self.by.name == "wgmma_f32" else self.t.contraction_units.get(p.dtype, "fma")
+        return "tf32x3" if self.units[0].name == "wgmma_f32" else self.t.contraction_units.get(p.dtype, "fma")
 
     def traffic(self, read: Read) -> float:
         """A copy's bandwidth is half of what goes to the SMs: tiles only come."""
         return super().traffic(read) / 2
 
     def cost(self) -> Cost:
-        latency = self.by.constant(self.t, "latency" if self.loaded else "computed")
-        return min((self.tiled(self.by, tile, latency) for tile in self.by.tiles), key=lambda c: c.seconds)
+        return min((self.tiled(u, tile) for u in self.units for tile in u.tiles), key=lambda c: c.seconds)
 
-    def tiled(self, unit: Unit, tile: Tile, latency: float) -> Cost:
+    def tiled(self, unit: Unit, tile: Tile, split: int | None = None) -> Cost:
+        """``split``: over so many blocks, None: the best."""
         w, t = self.w, self.t
         self.tiled_by({self.m: tile.m, self.n: tile.n})
-        steps = ceil(w.points(self.at.bound) / tile.step)
+        depth = w.points(self.at.bound)
         issue, special = self.ordinary()
         work = Steps(
             rate=unit.rate(t, self.main.dtype),
             sums=len(self.at.products),
-            latency=latency,
-            beside=max(issue, special) * t.sms / (self.blocks * steps),
+            latency=unit.constant(t, "latency" if self.loaded else "computed"),
+            beside=max(issue, special) * t.sms / (self.blocks * ceil(depth / tile.step)),
         )
         others = [p for p in w.passes if p is not self.at]
-        parts = splits(unit, t, steps) if not others else [(1, 0.0)]
-        product = min(work.seconds(t, unit, tile, self.blocks * n, ceil(steps / n)) + join for n, join in parts)
+        parts = (split,) if split is not None else splits(unit, tile, depth) if not others else (1,)
+        product = min(work.seconds(t, unit, tile, self.blocks, depth, n) for n in parts)
         # A fold before the product goes through the same steps with nothing to hide its loads.
-        before = (
-            sum(ceil(w.points(p.bound) / tile.step) for p in others)
-            * t.fitted["before"]
-            * max(1.0, tile.m * tile.step / tile.threads / LANE)
-        )
-        return self.settled(product, special, before * ceil(self.blocks / (2 * t.sms)))
+        before = sum(ceil(w.points(p.bound) / tile.step) for p in others) * t.fitted["before"]
+        before *= max(1.0, tile.m * tile.step / tile.threads / LANE) * ceil(self.blocks / (2 * t.sms))
+        return self.settled(product, special, before)
 
 
 class _Nested(_Kernel):
@@ -295,7 +304,7 @@ class _Nested(_Kernel):
         types = {x.dtype for x in products}
         if not (types < {"f16", "bf16"} and len(types) == 1 and self.outer.products[0].twisted):
             return None
-        return unit_of(self.t, products[0].dtype, all(x.loaded for x in products))
+        return units_of(self.t, products[0].dtype, all(x.loaded for x in products))[0]
 
     def unit(self, p: Product) -> str:
         return self.matrix.name if self.matrix else "fma"

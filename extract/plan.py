@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from emmy_eq import loop_ir
 from emmy_eq.egraph import Saturated
 from emmy_eq.errors import InvalidInput, Unsupported
-from emmy_eq.extract.climb import Met, Search
+from emmy_eq.extract.climb import FEW, Met, Search
 from emmy_eq.extract.measured import NONE, PLAIN, Model
 from emmy_eq.extract.merge import Planned
 from emmy_eq.extract.pinned import Place
@@ -57,16 +57,40 @@ def search(sat: Saturated, target: Target, place: Place = "auto", seconds: float
     start = time.perf_counter()
     model = Model(times)
     known: set[tuple[str, ...]] = set()
+    settled: list[Plan] = []  # whose kernels were all measured
     while True:
-        finder = Search(sat, target, place, start + seconds, model)
-        done = tuple(finder.finished(n, k) for n, k in enumerate(kernels(finder, place)))
-        met = tuple(sorted(finder.met.values(), key=lambda m: (m.seconds, m.stored)))
-        found = Plan(done, sat.results, sat.inputs, target, met, time.perf_counter() - start, model)
-        chosen = tuple(loop_ir.identity(k.loops) for k in done) if times else ()
+        found, finders = _found(sat, target, place, start, seconds, model)
+        chosen = tuple(loop_ir.identity(k.loops) for k in found.kernels) if times else ()
+        settled += [found] if all(k.cost.measured is not None for k in found.kernels) else []
         if not times or chosen in known or time.perf_counter() > start + seconds:
-            return found
+            return min([found, *settled], key=lambda p: p.seconds)
         known.add(chosen)
-        model = model.refitted(finder.measured)
+        model = model.refitted(c for f in finders for c in f.measured)
+
+
+def _found(sat: Saturated, target: Target, place: Place, start: float, seconds: float, model: Model) -> tuple[Plan, list[Search]]:
+    """The best plan under ``model``.  With measured times, small programs are also searched with each value pinned that it does not store:
+    where equal forms take as long, nothing else makes a kernel read the value."""
+    finders = [Search(sat, target, place, start + seconds, model)]
+    done = kernels(finders[0], place)
+    if model.times and place == "auto" and len(finders[0].graph.cuts) <= FEW:
+        stored = {o.buffer for k in done for o in k.outputs}
+        for name in [finders[0].names[c] for c in finders[0].graph.cuts if c not in sat.roots]:
+            if name in stored:
+                continue
+            finders.append(Search(sat, target, {name: "cut"}, start + seconds, model))
+            try:
+                other = kernels(finders[-1], place)
+            except InvalidInput:
+                continue  # no plan stores it
+            done = min(done, other, key=_seconds)
+    met = tuple(sorted(finders[0].met.values(), key=lambda m: (m.seconds, m.stored)))
+    kept = tuple(finders[0].finished(n, k) for n, k in enumerate(done))
+    return Plan(kept, sat.results, sat.inputs, target, met, time.perf_counter() - start, model), finders
+
+
+def _seconds(plan: Sequence[Planned]) -> float:
+    return sum(k.cost.seconds for k in plan)
 
 
 def kernels(finder: Search, place: Place) -> Sequence[Planned]:

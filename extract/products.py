@@ -1,7 +1,7 @@
 """How long sums of products take on each unit: the tiles that schedule families make of them, and what a step of each takes.
 
-A new way to multiply is one row of `units`.  Tiles' shares are of kernels measured on an H200; what scales them, and seconds, is in
-`emmy_eq.extract.fitted`.  They describe code generation, not a shape.
+A new way to multiply is one row of `units`.  What was measured of it is in `emmy_eq.extract.fitted`: it describes code generation, not
+a shape.
 """
 
 from __future__ import annotations
@@ -13,29 +13,32 @@ from math import ceil
 
 from emmy_eq.extract.targets import Target
 
-FULL_WARPS = 8  # of an SM that keep its unit busy
+FULL_WARPS = 8  # of an SM that keep it busy with attention
 ADDRESSES = 60  # registers of a thread beside its results
 MOST_REGISTERS = 255
 SPILLS = 160  # results of a thread from which registers do not suffice
 WARP = 32
+PARTIAL = 4  # bytes of a part of a sum
+PARTS = (1, 2, 3, 4, 6, 8, 16)  # that a fold is split into
+LEAST_STEPS = 8  # of a part of a split fold
 
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A block's results, m x n, and elements of the fold a step.  ``share``: of the unit's peak, where blocks fill an SM."""
+    """A block's results, m x n, and elements of the fold a step."""
 
     m: int
     n: int
     step: int
     threads: int
-    share: float
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """``kind``: before the unit's constants in `emmy_eq.extract.fitted`: ``share`` (what tiles' shares are multiplied by), ``latency``
-    (seconds of a step of a block alone, at least, or ``computed`` where an operand is computed from what memory holds), ``result`` (of
-    storing a thread's result), ``join`` and ``part`` (of adding up the parts of a fold that is split over blocks).
+    """``kind``: before the unit's constants in `emmy_eq.extract.fitted`: of each tile the share of the unit's peak that it reaches where
+    blocks fill an SM; ``warps`` (of an SM that keep it busy), ``latency`` (seconds of a step of a block alone, at least, or ``computed``
+    where an operand is computed from what memory holds), ``result`` (of storing a thread's result), ``join`` (of adding up the parts of a
+    fold that is split over blocks) and ``part`` (its traffic in L2, times that of writing and reading each part once).
     ``parts``: over how many; ``blocks``: of an SM, at most: what shared memory has room for."""
 
     name: str
@@ -47,34 +50,46 @@ class Unit:
     def constant(self, target: Target, name: str) -> float:
         return target.fitted[f"{self.kind}.{name}"]
 
-    def rate(self, target: Target, dtype: str) -> float:
-        """Flops a second of products of operands of ``dtype``: as measured on this device, else of what is published."""
-        reached = target.sustained.get(dtype)
-        if reached is not None and unit_of(target, dtype, True).name == self.name:
-            return reached / max(tile.share for tile in self.tiles)
+    def share(self, target: Target, tile: Tile) -> float:
+        return self.constant(target, f"{tile.m}x{tile.n}.{tile.threads}")
+
+    def peak(self, target: Target, dtype: str) -> float:
+        """Flops a second of products of operands of ``dtype``, as published."""
         if self.name in ("fma", "fma_f64", "wgmma"):
             return target.flops[dtype if self.name == "wgmma" else self.name]
         if self.name == "wgmma_f32":
             return target.flops["tf32x3"]
         return target.mma_sync(self.name)
 
+    def rate(self, target: Target, dtype: str) -> float:
+        """As measured on this device, where a large product of ``dtype`` was; the peaks of all its units are off by the same factor."""
+        reached = target.sustained.get(dtype)
+        if reached is None:
+            return self.peak(target, dtype)
+        expected = max(u.peak(target, dtype) * max(u.share(target, t) for t in u.tiles) for u in units_of(target, dtype, True))
+        return self.peak(target, dtype) * reached / expected
+
 
 FMA = (
-    Tile(128, 128, 16, 256, 0.68), Tile(128, 64, 16, 256, 0.61), Tile(64, 128, 16, 256, 0.61), Tile(64, 64, 16, 256, 0.47),
-    Tile(32, 64, 16, 128, 0.37), Tile(32, 32, 32, 64, 0.25), Tile(16, 64, 32, 128, 0.2), Tile(16, 16, 32, 64, 0.1),
+    Tile(128, 128, 16, 256), Tile(128, 64, 16, 256), Tile(64, 128, 16, 256), Tile(64, 64, 16, 256), Tile(32, 64, 16, 128),
+    Tile(32, 32, 32, 64), Tile(16, 64, 32, 128), Tile(16, 16, 32, 64),
 )  # fmt: skip
 MMA = (
-    Tile(128, 256, 32, 256, 0.63), Tile(256, 128, 32, 256, 0.63), Tile(128, 128, 32, 256, 0.45), Tile(128, 64, 32, 128, 0.6),
-    Tile(64, 128, 32, 128, 0.6), Tile(64, 64, 64, 128, 0.55), Tile(32, 64, 64, 128, 0.4), Tile(16, 128, 64, 128, 0.4),
-    Tile(16, 64, 64, 128, 0.3), Tile(16, 32, 64, 128, 0.2),
+    Tile(128, 256, 32, 256), Tile(256, 128, 32, 256), Tile(128, 128, 32, 128), Tile(128, 128, 32, 256), Tile(128, 64, 32, 128),
+    Tile(64, 128, 32, 128), Tile(64, 64, 64, 128), Tile(32, 64, 64, 128), Tile(16, 128, 64, 128), Tile(16, 64, 64, 128),
+    Tile(16, 32, 64, 128),
+)  # fmt: skip
+MMA_F32 = (
+    Tile(128, 128, 32, 256), Tile(128, 128, 32, 128), Tile(128, 64, 32, 128), Tile(32, 128, 32, 128), Tile(32, 64, 32, 128),
+    Tile(16, 32, 32, 128),
 )  # fmt: skip
 WGMMA = (
-    Tile(128, 256, 64, 256, 0.8), Tile(256, 128, 64, 512, 0.75), Tile(128, 128, 64, 256, 0.7), Tile(64, 256, 64, 128, 0.7),
-    Tile(64, 128, 64, 128, 0.6), Tile(128, 64, 64, 256, 0.5), Tile(64, 64, 64, 128, 0.4), Tile(64, 32, 64, 128, 0.25),
+    Tile(128, 256, 64, 256), Tile(256, 128, 64, 512), Tile(128, 128, 64, 256), Tile(64, 256, 64, 128), Tile(64, 128, 64, 128),
+    Tile(128, 64, 64, 256), Tile(64, 64, 64, 128),
 )  # fmt: skip
 WGMMA_F32 = (
-    Tile(128, 128, 32, 256, 0.7), Tile(128, 64, 32, 256, 0.52), Tile(64, 128, 32, 256, 0.52), Tile(64, 64, 32, 128, 0.38),
-    Tile(32, 128, 32, 256, 0.33), Tile(16, 128, 32, 256, 0.2),
+    Tile(128, 128, 32, 256), Tile(128, 64, 32, 256), Tile(64, 128, 32, 256), Tile(64, 64, 32, 128),
+    Tile(32, 128, 32, 256), Tile(16, 128, 32, 256),
 )  # fmt: skip
 
 
@@ -82,17 +97,22 @@ WGMMA_F32 = (
 def units() -> dict[str, Unit]:
     """By the names that `Target.contraction_units` has; and ``wgmma`` and ``wgmma_f32``, which take tensors as they lie in memory."""
     fma = [Unit(n, "fma", FMA, (1, 2, 4, 8, 16), 8) for n in ("fma", "fma_f64")]
-    mma = [Unit(n, "mma", MMA, (1, 2, 3, 4, 6, 8), 2) for n in ("f16", "bf16", "tf32", "tf32x3")]
-    wgmma = Unit("wgmma", "wgmma", WGMMA, (1, 2, 4), 2)
-    wgmma_f32 = Unit("wgmma_f32", "wgmma_f32", WGMMA_F32, (1, 2, 3, 4, 6, 8), 1)
-    return {u.name: u for u in (*fma, *mma, wgmma, wgmma_f32)}
+    mma = [Unit(n, "mma", MMA, PARTS, 2) for n in ("f16", "bf16")]
+    tf32 = [Unit(n, "tf32", MMA_F32, PARTS, 2) for n in ("tf32", "tf32x3")]
+    wgmma = Unit("wgmma", "wgmma", WGMMA, PARTS[:-1], 2)
+    wgmma_f32 = Unit("wgmma_f32", "wgmma_f32", WGMMA_F32, PARTS[:-1], 1)
+    return {u.name: u for u in (*fma, *mma, *tf32, wgmma, wgmma_f32)}
 
 
-def unit_of(target: Target, dtype: str, loaded: bool) -> Unit:
-    """On which code generation computes products of operands of ``dtype``; ``loaded``: tensors as they lie in memory."""
+def units_of(target: Target, dtype: str, loaded: bool) -> tuple[Unit, ...]:
+    """Those on which code generation computes products of operands of ``dtype``, whichever is the fastest for a kernel; ``loaded``:
+    tensors as they lie in memory."""
     name = target.contraction_units.get(dtype, "fma")
     by_warpgroups = {("f16", "f16"): "wgmma", ("bf16", "bf16"): "wgmma", ("f32", "fma"): "wgmma_f32"}
-    return units()[by_warpgroups.get((dtype, name), name) if loaded and target.wgmma else name]
+    if loaded and target.wgmma and (dtype, name) in by_warpgroups:
+        return (units()[by_warpgroups[dtype, name]],)
+    in_parts = dtype == "f32" and name == "fma" and target.mma_sync("tf32x3") > target.flops["fma"]
+    return (units()[name], *([units()["tf32x3"]] if in_parts else []))
 
 
 def resident(target: Target, unit: Unit, tile: Tile, sums: int) -> int:
@@ -112,24 +132,26 @@ class Steps:
     latency: float
     beside: float = 0.0
 
-    def seconds(self, target: Target, unit: Unit, tile: Tile, blocks: int, steps: int) -> float:
-        """Of ``blocks`` of ``steps`` each."""
-        held = min(ceil(blocks / target.sms), resident(target, unit, tile, self.sums))
-        waves = blocks / (target.sms * held)
+    def seconds(self, target: Target, unit: Unit, tile: Tile, blocks: int, depth: int, parts: int = 1) -> float:
+        """Of ``blocks`` tiles, whose folds of ``depth`` elements are split over ``parts`` blocks each."""
+        steps = ceil(ceil(depth / tile.step) / parts)
+        held = min(ceil(blocks * parts / target.sms), resident(target, unit, tile, self.sums))
+        waves = blocks * parts / (target.sms * held)
         results = tile.m * tile.n * self.sums
-        full = min(1.0, held * tile.threads / WARP / FULL_WARPS)
-        busy = 2 * results * tile.step * target.sms / (self.rate * tile.share * unit.constant(target, "share") * full)
+        full = min(1.0, held * tile.threads / WARP / unit.constant(target, "warps"))
+        busy = 2 * results * tile.step * target.sms / (self.rate * unit.share(target, tile) * full)
         spilled = 4.0 if results > SPILLS * tile.threads else 1.0
         step = max(self.latency, held * (busy * spilled + self.beside))
-        return (ceil(waves) if waves < 4 else waves) * (steps * step + results / tile.threads * unit.constant(target, "result"))
+        block = steps * step + results / tile.threads * unit.constant(target, "result")
+        # The last block to come to a tile reads what the others of its parts wrote.
+        moved = 2 * PARTIAL * results * blocks * parts / target.l2_sustained
+        join = unit.constant(target, "join") + unit.constant(target, "part") * moved if parts > 1 else 0.0
+        return (ceil(waves) if waves < 4 else waves) * block + join
 
 
-def splits(unit: Unit, target: Target, steps: int) -> Iterator[tuple[int, float]]:
-    """Parts that a fold of ``steps`` is split into, each with the seconds of adding them up."""
-    join, part = unit.constant(target, "join"), unit.constant(target, "part")
-    for parts in unit.parts:
-        if parts == 1 or steps >= 8 * parts:
-            yield parts, join + part * parts if parts > 1 else 0.0
+def splits(unit: Unit, tile: Tile, depth: int) -> Iterator[int]:
+    """Parts that a fold of ``depth`` elements is split into."""
+    yield from (parts for parts in unit.parts if parts == 1 or depth >= LEAST_STEPS * parts * tile.step)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ class Target:
     which ``tf32x3`` multiplies f32 operands as three products of tf32.
     ``contraction_units``: the unit on which code generation really computes a sum of products, by operand type.
     ``mma_share``: the part of the tensor cores' peak that mma.sync reaches (sm_90: an estimate from tf32 on H200).
-    ``l2_bandwidth`` and ``launch_seconds`` (a kernel in a CUDA graph) are not published; they are microbenchmark figures.
+    ``l2_bandwidth`` and ``launch_seconds`` (a kernel in a CUDA graph, on H200) are not published; they are microbenchmark figures.
     ``sustained``: what `emmy_eq.extract.calibration` measured on this device; empty where it was not measured.
     ``fitted``: constants of the cost model, which are code generation's more than the device's.
     """
@@ -46,7 +46,7 @@ class Target:
     flops: Mapping[str, float]
     source: str
     sfu_per_clock: int = 16  # special functions a clock and SM
-    launch_seconds: float = 1.0e-6
+    launch_seconds: float = 0.85e-6
     max_threads_per_sm: int = 2048
     contraction_units: Mapping[str, str] = field(default_factory=lambda: _UNITS)
     mma_share: float = 1.0

@@ -254,10 +254,10 @@ class Work:
         # Weights of a twist are rounded as the values are that they multiply.
         dtype = self.dtypes[operands[1]] if twisted else self.operand_type(operands)
         if serial:
-            dtype = "f32"  # tensor cores add in no stated order
+            dtype = "f32 in order"  # which tensor cores have no say in
         if dtype == "f32":
             along = [bool(self.loads.get(x, 0) & bound) for x in operands]
-            loaded, across = not serial and self.plain.issuperset(operands) and any(along), not all(along)
+            loaded, across = self.plain.issuperset(operands) and any(along), not all(along)
         else:
             loaded, across = all(self.stem(x) in self.loads for x in operands[twisted:]), False  # weights are in registers
         if dtype in ("f16", "bf16"):

@@ -70,8 +70,8 @@ def test_a_row_that_fits_a_block_is_read_once() -> None:
 
 def test_one_pass_pays_where_the_row_does_not_fit() -> None:
     small, large = (512, 1024), (64, 1 << 20)
-    # A row that stays in the block: the same but for the exponentials (5 %: no choice hangs on it).
-    assert cost(samples.softmax_in_two_passes(*small), H200).seconds <= 1.05 * cost(samples.softmax(*small), H200).seconds
+    # A row that stays in the block: the same but for a pass over it and the exponentials (10 %: no choice hangs on it).
+    assert cost(samples.softmax_in_two_passes(*small), H200).seconds <= 1.1 * cost(samples.softmax(*small), H200).seconds
     assert cost(samples.softmax_in_two_passes(*large), H200).seconds > cost(samples.softmax(*large), H200).seconds
 
 

@@ -9,7 +9,9 @@ from math import prod
 from emmy_eq.codegen.families.facts import Facts, ceil_power, exact, floor_power, vector
 from emmy_eq.codegen.schedule import Schedule, Split, Stage
 from emmy_eq.codegen.tile_ir import Fold, sums_products
+from emmy_eq.extract.products import FMA, Steps, Tile, Unit, units
 from emmy_eq.extract.targets import Target
+from emmy_eq.loop_ir import Let, Load
 
 TRIED = 8  # tiles proposed
 FEW_ROWS = 8  # rows of one operand up to which the other is read straight from memory, once
@@ -30,42 +32,33 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block's tile: splits of m and n, elements of k a step; ``rate`` is the part of the fma peak that a full SM reaches with it
-    (measured on H200; smaller tiles read shared memory more often)."""
+    """A block's tile: splits of m and n, elements of k a step."""
 
     m: Split
     n: Split
     k: int
-    rate: float
 
     @property
     def threads(self) -> int:
         return max(32, self.m.threads * self.n.threads)
 
     @property
-    def rows(self) -> int:
-        """Rows of a thread."""
-        return self.m.regs * self.m.vector
-
-    def sums(self, p: Product) -> int:
-        """Accumulators of a thread."""
-        return self.rows * (self.n.regs * self.n.vector * p.accumulators + p.others)
+    def tile(self) -> Tile:
+        """What the cost model knows of it."""
+        return next(t for t in FMA if (t.m, t.n, t.step, t.threads) == (self.m.tile, self.n.tile, self.k, self.threads))
 
 
 BLOCKS = (
-    Block(Split(regs=2, threads=16, vector=4), Split(regs=2, threads=16, vector=4), 16, 0.68),  # 128 x 128
-    Block(Split(regs=2, threads=16, vector=4), Split(threads=16, vector=4), 16, 0.62),  # 128 x 64
-    Block(Split(threads=16, vector=4), Split(regs=2, threads=16, vector=4), 16, 0.62),  # 64 x 128
-    Block(Split(threads=16, vector=4), Split(threads=16, vector=4), 16, 0.5),  # 64 x 64
-    Block(Split(threads=8, vector=4), Split(threads=16, vector=4), 16, 0.45),  # 32 x 64
-    Block(Split(threads=8, vector=4), Split(threads=8, vector=4), 32, 0.3),  # 32 x 32
-    Block(Split(threads=8, vector=2), Split(threads=16, vector=4), 32, 0.22),  # 16 x 64
-    Block(Split(threads=8, vector=2), Split(threads=8, vector=2), 32, 0.12),  # 16 x 16
+    Block(Split(regs=2, threads=16, vector=4), Split(regs=2, threads=16, vector=4), 16),  # 128 x 128
+    Block(Split(regs=2, threads=16, vector=4), Split(threads=16, vector=4), 16),  # 128 x 64
+    Block(Split(threads=16, vector=4), Split(regs=2, threads=16, vector=4), 16),  # 64 x 128
+    Block(Split(threads=16, vector=4), Split(threads=16, vector=4), 16),  # 64 x 64
+    Block(Split(threads=8, vector=4), Split(threads=16, vector=4), 16),  # 32 x 64
+    Block(Split(threads=8, vector=4), Split(threads=8, vector=4), 32),  # 32 x 32
+    Block(Split(threads=8, vector=2), Split(threads=16, vector=4), 32),  # 16 x 64
+    Block(Split(threads=8, vector=2), Split(threads=8, vector=2), 32),  # 16 x 16
 )
-FULL_WARPS = 16  # warps of an SM that hide the latency of shared memory and fma
-JOIN_SECONDS = 4e-6  # the second stage of a fold split over blocks
 FOLD_STEP = 4  # elements a step of folds beside the product
-SPLITS = (1, 2, 4, 8, 16)
 
 
 def product(facts: Facts) -> Product | None:
@@ -116,10 +109,31 @@ def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
         yield from _few_rows(facts, target, p)
     if p.m is None:
         return
-    choices = [(block, split) for block in BLOCKS for split in SPLITS if _divides(facts, p, block, split)]
-    for block, split in sorted(choices, key=lambda c: _seconds(facts, target, p, *c))[:TRIED]:
+    for block, split in sorted(_choices(facts, p), key=lambda c: _seconds(facts, target, p, *c))[:TRIED]:
         yield _tiled(facts, target, p, block, split, 2)
         yield _tiled(facts, target, p, block, split, 1)
+
+
+def _choices(facts: Facts, p: Product) -> list[tuple[Block, int]]:
+    return [(block, split) for block in BLOCKS for split in units()["fma"].parts if _divides(facts, p, block, split)]
+
+
+def seconds(facts: Facts, target: Target, p: Product) -> float:
+    """Modelled, of the best row of register tiles."""
+    return min(_seconds(facts, target, p, *c) for c in _choices(facts, p))
+
+
+def step_seconds(facts: Facts, target: Target, p: Product, unit: Unit) -> float:
+    """That a step takes at least; longer where operands are no tensors as they lie in memory."""
+    sums = [c for c in p.fold.carries if sums_products(c, facts.known)]
+    stmts = [facts.known[_stem(facts, x)].stmt for c in sums for x in facts.known[c.args[0]].args]
+    return unit.constant(target, "latency" if all(isinstance(s, Load) for s in stmts) else "computed")
+
+
+def _stem(facts: Facts, name: str) -> str:
+    """The value that ``name`` is a cast of."""
+    stmt = facts.known[name].stmt
+    return facts.known[name].args[0] if isinstance(stmt, Let) and stmt.op == "cast" else name
 
 
 def _divides(facts: Facts, p: Product, block: Block, split: int) -> bool:
@@ -141,24 +155,12 @@ def _tiles(facts: Facts, p: Product, block: Block) -> int:
     return total // covered * -(-facts.extents[p.m] // block.m.tile) * -(-facts.extents[p.n] // block.n.tile)
 
 
-def _resident(target: Target, p: Product, block: Block) -> int:
-    """Blocks whose registers fit into an SM: about 60 for addresses and operands beside the sums."""
-    registers = min(255, 64 + block.sums(p))
-    return max(1, min(target.registers_per_sm // (registers * block.threads), target.max_threads_per_sm // block.threads))
-
-
 def _seconds(facts: Facts, target: Target, p: Product, block: Block, split: int) -> float:
-    """Modelled time: waves of blocks at the rate that the resident warps sustain, and the join of a split fold."""
-    blocks = _tiles(facts, p, block) * split
-    deepest = -(-blocks // target.sms)
-    waves = deepest if deepest < 5 else blocks / target.sms
-    warps = min(deepest, _resident(target, p, block)) * block.threads / 32
-    work = 2 * block.m.tile * block.n.tile * p.accumulators * facts.points(tuple(a.name for a in p.fold.axes)) / split
-    rate = target.flops["fma"] / target.sms * block.rate * min(1.0, warps / FULL_WARPS)
-    spilled = 4.0 if block.sums(p) > 160 else 1.0
-    outputs = facts.points(tuple(a.name for a in facts.axes.outer)) * p.accumulators
-    join = JOIN_SECONDS + 16 * split * outputs / target.l2_bandwidth if split > 1 else 0.0
-    return waves * work / rate * spilled + join
+    """By the cost model."""
+    unit = units()["fma"]
+    work = Steps(unit.rate(target, "f32"), p.accumulators, step_seconds(facts, target, p, unit))
+    depth = facts.points(tuple(a.name for a in p.fold.axes))
+    return work.seconds(target, unit, block.tile, _tiles(facts, p, block), depth, split)
 
 
 def _tiled(facts: Facts, target: Target, p: Product, block: Block, split: int, depth: int) -> Schedule:
@@ -176,7 +178,8 @@ def _tiled(facts: Facts, target: Target, p: Product, block: Block, split: int, d
             blocks = split if a.name == _split_axis(p, block) else 1
             reduce.append((a.name, Split(blocks=blocks, steps=0, regs=tile // t // v, threads=t, vector=v)))
     reduce = list(dict(reduce).items())
-    resident = 2 if block.threads == 256 and block.sums(p) == 64 else 0
+    results = block.tile.m * block.tile.n * p.accumulators // block.threads
+    resident = 2 if block.threads == 256 and results == 64 else 0
     return Schedule(block.threads, ((p.m, block.m), (p.n, block.n)), tuple(reduce), Stage(depth, "shared"), resident=resident)
 
 

@@ -6,34 +6,29 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from emmy_eq.codegen.families.contraction import FEW_ROWS, FOLD_STEP, JOIN_SECONDS, Product, product
+from emmy_eq.codegen.families import contraction
+from emmy_eq.codegen.families.contraction import FEW_ROWS, FOLD_STEP, Product, product, step_seconds
 from emmy_eq.codegen.families.facts import Facts, ceil_power
 from emmy_eq.codegen.lower.stage import MATRIX_ROW
 from emmy_eq.codegen.schedule import ATOMS, DEPTHS, WARP, Schedule, Split, Stage
 from emmy_eq.codegen.tile_ir import factors
+from emmy_eq.extract.products import Steps, Tile, units
 from emmy_eq.extract.targets import Target
 from emmy_eq.extract.work import Work
 from emmy_eq.loop_ir import Carry, Kernel
 
 TRIED = 8  # tiles proposed
-SPLITS = (1, 2, 3, 4, 6, 8, 16)
 SPLIT_STEPS = 8  # steps of a part of a split fold, at least
-FULL_WARPS = 8  # warps of an SM that keep its tensor cores busy
-SPILLS = 160  # accumulators of a thread beyond which registers do not suffice
-F32_ROWS = 32  # up to so many, three tf32 products beat fma (32x3584x3584 on H200: 35 us, fma 42 us); 512: 394 us, fma 333 us
 DEEP = {"f16": "k16", "bf16": "k16", "tf32": "k8", "tf32x3": "k8x3"}  # the k atom, by the target's unit
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Warps along m and n, steps of mma.sync a warp along m, n and k; ``rate``: the part of mma.sync's peak that a full SM reaches.
-
-    Not measured yet: an estimate from how often a warp reads operands (ldmatrix) for a step of mma.sync.
-    """
+    """Warps along m and n, steps of mma.sync a warp along m, n and k.  ``rate``: of warpgroups, the part of the peak that they reach."""
 
     warps: tuple[int, int]
     steps: tuple[int, int, int]
-    rate: float
+    rate: float = 1.0
     unit: str = "f16"  # of the target
     resident: int = 0  # blocks that an SM must have registers for
 
@@ -49,6 +44,12 @@ class Block:
 
     def tile(self, axis: str) -> int:
         return self.split(axis).tile
+
+    @property
+    def known(self) -> Tile:
+        """What the cost model knows of it."""
+        shape = (*map(self.tile, "mnk"), self.threads)
+        return next(t for t in units()[self.unit].tiles if (t.m, t.n, t.step, t.threads) == shape)
 
     @property
     def itemsize(self) -> int:
@@ -69,29 +70,29 @@ class Block:
 
 
 BLOCKS = (
-    Block((2, 4), (4, 8, 2), 0.85),  # 128 x 256
-    Block((4, 2), (4, 8, 2), 0.85),  # 256 x 128
-    Block((2, 2), (4, 8, 2), 0.85),  # 128 x 128
-    Block((2, 4), (4, 4, 2), 0.75),  # 128 x 128
-    Block((2, 2), (4, 4, 2), 0.7),  # 128 x 64
-    Block((2, 2), (2, 8, 2), 0.7),  # 64 x 128
-    Block((2, 2), (2, 4, 4), 0.6),  # 64 x 64
-    Block((2, 2), (1, 4, 4), 0.4),  # 32 x 64
-    Block((1, 4), (1, 4, 4), 0.4),  # 16 x 128
-    Block((1, 4), (1, 2, 4), 0.3),  # 16 x 64
-    Block((1, 4), (1, 1, 4), 0.2),  # 16 x 32
+    Block((2, 4), (4, 8, 2)),  # 128 x 256
+    Block((4, 2), (4, 8, 2)),  # 256 x 128
+    Block((2, 2), (4, 8, 2)),  # 128 x 128
+    Block((2, 4), (4, 4, 2)),  # 128 x 128
+    Block((2, 2), (4, 4, 2)),  # 128 x 64
+    Block((2, 2), (2, 8, 2)),  # 64 x 128
+    Block((2, 2), (2, 4, 4)),  # 64 x 64
+    Block((2, 2), (1, 4, 4)),  # 32 x 64
+    Block((1, 4), (1, 4, 4)),  # 16 x 128
+    Block((1, 4), (1, 2, 4)),  # 16 x 64
+    Block((1, 4), (1, 1, 4)),  # 16 x 32
 )
 
 
-# Of f32 operands; rates of three tf32 products as measured on H200 (4096^3, and 32x3584x3584 for those of 32 rows).
+# Of f32 operands.
 F32_BLOCKS = (
-    Block((2, 4), (4, 4, 4), 0.55, "tf32x3", 2),  # 128 x 128
-    Block((2, 2), (4, 8, 4), 0.5, "tf32x3"),  # 128 x 128
-    Block((2, 2), (4, 4, 4), 0.49, "tf32x3"),  # 128 x 64
-    Block((1, 4), (2, 4, 4), 0.42, "tf32x3"),  # 32 x 128
-    Block((1, 4), (2, 2, 4), 0.39, "tf32x3"),  # 32 x 64
-    Block((2, 2), (1, 4, 4), 0.37, "tf32x3"),  # 32 x 64
-    Block((1, 4), (1, 1, 4), 0.2, "tf32x3"),  # 16 x 32
+    Block((2, 4), (4, 4, 4), unit="tf32x3", resident=2),  # 128 x 128
+    Block((2, 2), (4, 8, 4), unit="tf32x3"),  # 128 x 128
+    Block((2, 2), (4, 4, 4), unit="tf32x3"),  # 128 x 64
+    Block((1, 4), (2, 4, 4), unit="tf32x3"),  # 32 x 128
+    Block((1, 4), (2, 2, 4), unit="tf32x3"),  # 32 x 64
+    Block((2, 2), (1, 4, 4), unit="tf32x3"),  # 32 x 64
+    Block((1, 4), (1, 1, 4), unit="tf32x3"),  # 16 x 32
 )
 
 
@@ -131,7 +132,10 @@ def rows_behind_fma(facts: Facts, target: Target) -> Iterator[Schedule]:
 
 
 def _behind_fma(facts: Facts, target: Target, p: Product) -> bool:
-    return p.m is not None and _unit(facts, target, p) == "tf32x3" and facts.extents[p.m] > F32_ROWS
+    """Whether three tf32 products are modelled slower."""
+    if p.m is None or _unit(facts, target, p) != "tf32x3":
+        return False
+    return min(_seconds(facts, target, p, *c) for c in _choices(facts, p, "tf32x3")) > contraction.seconds(facts, target, p)
 
 
 def _unit(facts: Facts, target: Target, p: Product) -> str:
@@ -143,12 +147,15 @@ def _rows(facts: Facts, target: Target, p: Product) -> Iterator[Schedule]:
     unit = _unit(facts, target, p)
     if unit not in DEEP:
         return
-    blocks = [replace(b, unit=unit) for b in (BLOCKS if DEEP[unit] == "k16" else F32_BLOCKS)]
-    choices = [(block, split) for block in blocks for split in SPLITS if divides(facts, p, block, split)]
-    for block, split in sorted(choices, key=lambda c: _seconds(facts, target, p, *c))[:TRIED]:
+    for block, split in sorted(_choices(facts, p, unit), key=lambda c: _seconds(facts, target, p, *c))[:TRIED]:
         depths = [d for d in DEPTHS["async"] if d * block.shared(p) * _resident(target, p, block) <= target.shared_per_sm]
         for depth in (*depths[::-1], *([] if depths else [min(DEPTHS["async"])])):
             yield tiled(facts, p, block, split, Stage(depth, "async"))
+
+
+def _choices(facts: Facts, p: Product, unit: str) -> list[tuple[Block, int]]:
+    blocks = [replace(b, unit=unit) for b in (BLOCKS if DEEP[unit] == "k16" else F32_BLOCKS)]
+    return [(block, split) for block in blocks for split in units()[unit].parts if divides(facts, p, block, split)]
 
 
 def divides(facts: Facts, p: Product, block: Block, split: int) -> bool:
@@ -176,21 +183,15 @@ def _resident(target: Target, p: Product, block: Block) -> int:
 
 
 def _seconds(facts: Facts, target: Target, p: Product, block: Block, split: int) -> float:
-    """Modelled time: waves of blocks at the rate that the resident warps sustain, and the join of a split fold."""
+    """By the cost model."""
     assert p.m is not None
-    m, n = counts(facts, p, block)
+    unit = units()[block.unit]
     outputs = facts.points(tuple(a.name for a in facts.axes.outer))
-    blocks = outputs // (facts.extents[p.m] * facts.extents[p.n]) * m * n * split
-    deepest = -(-blocks // target.sms)
-    waves = deepest if deepest < 5 else blocks / target.sms
-    warps = min(deepest, _resident(target, p, block)) * block.threads / WARP
-    depth = facts.points(tuple(a.name for a in p.fold.axes)) // split
-    work = 2 * block.tile("m") * block.tile("n") * p.accumulators * depth
-    rate = target.mma_sync(block.unit) / target.sms * block.rate * min(1.0, warps / FULL_WARPS)
-    spilled = 4.0 if block.sums(p) > SPILLS else 1.0
-    join = JOIN_SECONDS + 16 * split * outputs * p.accumulators / target.l2_bandwidth if split > 1 else 0.0
+    blocks = outputs // (facts.extents[p.m] * facts.extents[p.n]) * prod(counts(facts, p, block))
+    depth = facts.points(tuple(a.name for a in p.fold.axes))
+    work = Steps(unit.rate(target, block.unit), p.accumulators, step_seconds(facts, target, p, unit))
     traffic = blocks * (block.tile("m") + block.tile("n") * p.accumulators) * depth * block.itemsize / target.l2_bandwidth
-    return max(waves * work / rate * spilled, traffic) + join
+    return max(work.seconds(target, unit, block.known, blocks, depth, split), traffic)
 
 
 def tiled(facts: Facts, p: Product, block: Block, split: int, stage: Stage, together: int = 0) -> Schedule:
