@@ -28,7 +28,7 @@ from emmy_eq import loop_ir
 from emmy_eq.text import table
 
 TIE = 1.03  # plans within this factor of the fastest one are as good: the same plan's times differ as much from run to run
-TUNINGS = 8  # searches with measured times, at most
+TUNINGS = 20  # searches with measured times, at most
 
 
 def softmax_v(scores: Tensor, v: Tensor) -> Tensor:
