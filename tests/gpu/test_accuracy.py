@@ -48,11 +48,23 @@ def test_f32_products_are_as_near_as_eager(shape: tuple[int, int, int], drawn: s
     elif drawn == "lognormal":
         a, b = a.exp(), b.exp()
     elif drawn == "small":
-        a, b = a * 1e-37, b * 1e30
+        a, b = a * 1e-33, b * 1e30
     made = emmy_eq.compile(torch.matmul, (a, b), target=here().arch)
     want = a.double() @ b.double()
     eps = torch.finfo(torch.float32).eps
     assert distance(made(a, b), want) <= max(EAGER_FACTOR * distance(a @ b, want), ROUNDINGS * eps)
+
+
+def test_f32_products_of_operands_near_the_smallest_lose_what_the_page_says() -> None:
+    """docs/accuracy.md: what an operand has below 2^-136 is lost, so each product is off by less than that times the other factor."""
+    generator = torch.Generator(device="cuda").manual_seed(0)
+    a = 1e-37 * torch.randn((512, 384), generator=generator, device="cuda")
+    b = 1e30 * torch.randn((384, 1000), generator=generator, device="cuda")
+    made = emmy_eq.compile(torch.matmul, (a, b), target=here().arch)
+    want = a.double() @ b.double()
+    lost = (2.0**-136 * b.double().abs().sum(0)).expand_as(want)
+    rounding = max(EAGER_FACTOR * distance(a @ b, want), ROUNDINGS * torch.finfo(torch.float32).eps)
+    assert (made(a, b).double() - want).norm() <= lost.norm() + rounding * want.norm()
 
 
 @pytest.mark.parametrize("place", ["cut", "fuse"])
