@@ -80,7 +80,7 @@ def run_example(compiled: Compiled, device: str, check: bool = False, bench: boo
     if check:
         eager = torch_ir.run(program, _copies(given))
         reference = in_float64(program, given)
-        outputs = tuple(_checked(x, e, r) for x, e, r in zip(results, eager, reference, strict=True))
+        outputs = tuple(checked(x, e, r) for x, e, r in zip(results, eager, reference, strict=True))
     return Outcome(device, outputs, _times(compiled, given) if bench else {})
 
 
@@ -104,10 +104,13 @@ def _plain(x: Tensor) -> Result:
     return Result(tuple(x.shape), torch_ir.dtype_name(x.dtype), values + (" ..." if x.numel() > 4 else ""))
 
 
-def _checked(result: Tensor, eager: Tensor, reference: Tensor) -> Result:
-    error, eager_error = distance(result, reference), distance(eager, reference)
+def checked(result: Tensor, eager: Tensor, reference: Tensor) -> Result:
+    """Where eager alone has no finite value, since it overflowed on the way, it sets no limit, and the result may have none either."""
+    lost = ~eager.isfinite() & reference.to(eager.dtype).isfinite()
+    eager_error = distance(eager[~lost], reference[~lost])
     limit = max(EAGER_FACTOR * eager_error, ROUNDINGS * torch.finfo(result.dtype).eps) if result.is_floating_point() else 0.0
-    return replace(_plain(result), error=error, eager_error=eager_error, limit=limit)
+    judged = ~(lost & ~result.isfinite()) if result.shape == reference.shape else ...
+    return replace(_plain(result), error=distance(result[judged], reference[judged]), eager_error=eager_error, limit=limit)
 
 
 def distance(result: Tensor, reference: Tensor) -> float:

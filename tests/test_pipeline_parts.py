@@ -9,7 +9,7 @@ import torch
 
 from emmy_eq import torch_ir
 from emmy_eq.arrays import to_numpy, to_torch
-from emmy_eq.execute import distance, graph_module, in_float64
+from emmy_eq.execute import checked, distance, graph_module, in_float64
 from emmy_eq.stage import stage
 from emmy_eq.text import quantity, table
 from emmy_eq.torch_ir import capture, capture_code
@@ -70,6 +70,13 @@ def test_distance_of_integers_and_shapes() -> None:
     assert distance(torch.tensor([3, 4]), torch.tensor([3, 6])) == 2
     assert distance(torch.tensor([True]), torch.tensor([True])) == 0
     assert distance(torch.zeros(2), torch.zeros(3, dtype=torch.float64)) == INF
+
+
+def test_where_eager_overflows_it_sets_no_limit() -> None:
+    """The other positions are judged as ever, and so is a value where eager has none."""
+    reference, eager = torch.tensor([100.0, 2.0], dtype=torch.float64), torch.tensor([INF, 2.0])
+    found = {y: checked(torch.tensor(y), eager, reference) for y in ((100.0, 2.0), (INF, 2.0), (100.0, 2.5), (50.0, 2.0), (INF, 2.5))}
+    assert [y for y, result in found.items() if result.passed] == [(100.0, 2.0), (INF, 2.0)]
 
 
 @pytest.mark.parametrize(
