@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 from emmy_eq.algebra import Val
@@ -67,13 +68,14 @@ def checked(rules: Sequence[Rule]) -> tuple[Rule, ...]:
 @cache
 def _refuted(rule: Rule) -> str | None:
     from emmy_eq.verify.check import check_on_draws
+    from emmy_eq.verify.shrink import told
 
     verdict = check_on_draws(rule, DRAWS)
     if verdict.holds:
         return None
     if not verdict.layer:
         return "its guard never held, so nothing was tested"
-    return f"it is not true: {verdict.why} where {verdict.counterexample}"
+    return f"it is not true: {verdict.why}\n{indent(told(rule, verdict), '    ')}"
 
 
 def _called(where: str, function: Any) -> Sequence[Any]:
@@ -102,6 +104,8 @@ def _read(rule: Rule) -> None:
     where = f"rule {rule.name} ({rule.source})"
     try:
         show(rule)
+    except InvalidInput as error:
+        raise InvalidInput(where, error.reason) from error
     except Exception as error:
         if isinstance(error, AttributeError) and isinstance(error.obj, Val):
             legal = ", ".join(name for name, x in vars(Val).items() if callable(x) and not name.startswith("_"))

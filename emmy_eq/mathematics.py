@@ -6,11 +6,11 @@ sum[k](a * b) = a * sum[k](b)   where a is free of k
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from emmy_eq import ops
 from emmy_eq.algebra import Axes, Val
-from emmy_eq.rule import Kind, Rule
+from emmy_eq.rule import Kind, Rule, no_guard
 
 _LEVEL = {"add": 1, "sub": 1, "mul": 2, "div": 2}
 _ATOM = 4
@@ -120,6 +120,11 @@ class Printed(Val):
 
     def has_dtype(self, dtype: Any) -> str:
         return f"{self.text} is {dtype}"
+
+    def __lt__(self, other: Any) -> NoReturn:
+        raise no_guard(f"a comparison of {self.text}")
+
+    __le__ = __gt__ = __ge__ = __lt__
 
 
 def _variable(name: str, kind: Kind) -> Any:

@@ -83,13 +83,34 @@ class Equation:
 
 
 def rewrite(lhs: Any, rhs: Any, when: Any = (), keeps: Any = None) -> Equation:
-    """Where ``lhs`` is found and ``when`` (a guard or a tuple of them) holds, ``rhs`` is equal to it."""
-    return Equation(lhs, rhs, when if isinstance(when, tuple) else (when,), both=False, keeps=keeps)
+    """Where ``lhs`` is found and ``when`` (a guard or a tuple of them) holds, ``rhs`` is equal to it.
+
+    Raises `InvalidInput` where a value or a set of axes stands for a guard.
+    """
+    return Equation(lhs, rhs, _guarded(when), both=False, keeps=keeps)
 
 
 def equal(lhs: Any, rhs: Any, when: Any = ()) -> Equation:
     """`rewrite` in both directions."""
-    return Equation(lhs, rhs, when if isinstance(when, tuple) else (when,), both=True)
+    return Equation(lhs, rhs, _guarded(when), both=True)
+
+
+def guards() -> tuple[str, ...]:
+    """What ``when`` is made of, such as ``Val.free_of``: the methods whose docstrings say that they are guards."""
+    methods = [(f"{kind.__name__}.{name}", x.__doc__ or "") for kind in (Val, Axes, Dtype) for name, x in vars(kind).items() if callable(x)]
+    return tuple(name for name, doc in methods if doc.startswith("Guard:"))
+
+
+def no_guard(what: str) -> InvalidInput:
+    """The error for ``what`` in place of a guard."""
+    return InvalidInput(what, f"a guard speaks of axes and dtypes, not of values; guards are: {', '.join(guards())}")
+
+
+def _guarded(when: Any) -> tuple[Any, ...]:
+    found: tuple[Any, ...] = when if isinstance(when, tuple) else (when,)
+    if (wrong := next((g for g in found if isinstance(g, Val | Axes)), None)) is not None:
+        raise no_guard(f"when={getattr(wrong, 'text', 'a value')}")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

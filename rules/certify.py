@@ -24,7 +24,6 @@ from emmy_eq.verify.check import SOLVER, check_rule
 from emmy_eq.verify.draws import Abstains
 from emmy_eq.verify.laws import lawful, laws_of_row, verdict
 from emmy_eq.verify.laws import mutants as mutants_of_row
-from emmy_eq.verify.shrink import Counterexample
 
 INDEX_DRAWS = 200
 
@@ -61,7 +60,7 @@ def _certified(rule: Rule) -> tuple[Certificate, tuple[str, ...], str]:
         verdict = lawful(rule, verdict)
     if not verdict.holds:
         why = f"{verdict.layer}: {verdict.why}" if verdict.layer else "its guard never held, so nothing was tested"
-        told = _told(shrink.smallest(rule, verdict), shrink.saving_guard(rule)) if verdict.layer else ""
+        told = shrink.told(rule, verdict) if verdict.layer else ""
         found = Certificate(rule.name, certificates.key(rule), verdict.draws, verdict.layers, {}, why)
         return found, (), told or str(verdict.counterexample)
     fates = list(mutants.fates(rule))
@@ -106,11 +105,6 @@ def _rules(files: tuple[str, ...]) -> dict[str, Rule]:
     from emmy_eq import extensions
 
     return library() | {rule.name: rule for path in files for rule in extensions.from_file(path)}
-
-
-def _told(smallest: Counterexample | None, guard: str | None) -> str:
-    case = str(smallest) if smallest is not None else "no small operands show it in floating point"
-    return f"{case}\n{'it would hold where ' + guard if guard is not None else 'no guard that was tried would save it'}"
 
 
 def certify_indices() -> Outcome:

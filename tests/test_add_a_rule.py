@@ -13,6 +13,7 @@ import pytest
 from emmy_eq import catalogue
 from emmy_eq.cli import main
 from emmy_eq.extensions import from_file
+from emmy_eq.rule import Rounding, guards
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "add_a_rule.md").read_text()
@@ -33,6 +34,11 @@ def test_sessions_print_what_they_show() -> None:
         assert doctest.DocTestRunner().run(test).failed == 0
 
 
+def test_the_page_names_every_class_and_guard() -> None:
+    assert [r.name for r in Rounding if f"| `{r.name}`" not in PAGE] == []
+    assert [g for g in guards() if f".{g.split('.')[1]}(" not in PAGE] == []
+
+
 def test_the_rule_is_certified(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     (command,) = re.findall(r"^```sh\nemmy-eq (.*)\n```$", PAGE, re.MULTILINE)
     monkeypatch.chdir(ROOT)
@@ -41,10 +47,10 @@ def test_the_rule_is_certified(capsys: pytest.CaptureFixture[str], monkeypatch: 
 
 
 def test_the_rules_own_tests_pass() -> None:
-    """In a process of its own, as its author would run them, with the plug-in."""
-    folder = ROOT / "docs" / "examples"
-    command = f"{sys.executable} -m pytest -q -p emmy_eq.pytest_plugin -c /dev/null --rootdir {folder} {folder}".split()
-    done = subprocess.run(command, cwd=folder, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True, check=False)
+    """In a process of its own, as the page says, with the plug-in."""
+    (command,) = re.findall(r"^```sh\npython (-m pytest .*)\n```$", PAGE, re.MULTILINE)
+    run = [sys.executable, *command.split(), "-q", "-p", "emmy_eq.pytest_plugin"]
+    done = subprocess.run(run, cwd=ROOT, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "4 passed" in done.stdout
 

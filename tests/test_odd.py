@@ -77,6 +77,7 @@ def test_what_no_program_or_argument_can_be_is_said() -> None:
     compiled = emmy_eq.compile(lambda x, y: x + 1, (x, x))
     assert "write (x,) for one tensor" in refusal(lambda: emmy_eq.compile(lambda x: x, x))  # type: ignore[arg-type]
     assert "'x + 1': a function or a module is compiled" in refusal(lambda: emmy_eq.compile("x + 1", (x,)))  # type: ignore[arg-type]
+    assert "1 argument where 2 were compiled" in refusal(lambda: compiled(x))
     assert "None was given where a tensor was compiled in" in refusal(lambda: compiled(x, None))
     assert "a torch.sparse_coo tensor on cpu" in refusal(lambda: compiled(x, x.to_sparse()))
     assert "tensor on meta" in refusal(lambda: compiled(x, torch.empty(3, 5, device="meta")))

@@ -155,7 +155,15 @@ BAD = {
         "from emmy_eq.algebra import Val\nfrom emmy_eq.rule import *\n\n@rule(Rounding.EXACT)\n"
         "def compared(a: Val, b: Val) -> Equation:\n    return a + b == b + a\n"
     ),
-    "it is not true": (
+    "when=a > 0: a guard speaks of axes and dtypes, not of values; guards are: Val.has_dtype, ": (
+        "from emmy_eq.algebra import Val\nfrom emmy_eq.rule import *\n\n@rule(Rounding.EXACT)\n"
+        "def guarded(a: Val) -> Equation:\n    return rewrite(abs(a), a, when=a.gt(0))\n"
+    ),
+    "a comparison of a: a guard speaks of axes and dtypes": (
+        "from emmy_eq.algebra import Val\nfrom emmy_eq.rule import *\n\n@rule(Rounding.EXACT)\n"
+        "def guarded(a: Val, b: Val) -> Equation:\n    return rewrite(abs(a * b), a * b, when=(a > 0) & (b > 0))\n"
+    ),
+    "    b[] = 1.0\n": (
         "from emmy_eq.algebra import Val\nfrom emmy_eq.rule import *\n\n@rule(Rounding.EXACT)\n"
         "def wrong(a: Val, b: Val) -> Equation:\n    return rewrite(a - b, b - a)\n"
     ),

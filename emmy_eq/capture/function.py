@@ -14,6 +14,7 @@ from torch import Tensor
 from emmy_eq.capture.tracer import Tracer, recording, same
 from emmy_eq.errors import EmmyError, InvalidInput
 from emmy_eq.lower.program import substitute
+from emmy_eq.text import count
 from emmy_eq.torch_ir import Input, Node, Output, Program, Ref
 
 
@@ -36,6 +37,9 @@ def capture(fn: Callable[..., Any], example_inputs: Sequence[Any]) -> Program:
         result = guarded(lambda: fn(*pytree.tree_unflatten(stand_ins, spec)), getattr(fn, "__name__", type(fn).__name__))
 
     def flatten(args: Sequence[Any]) -> list[Tensor]:
+        if len(args) != len(example_inputs):
+            were = "was" if len(example_inputs) == 1 else "were"
+            raise InvalidInput("arguments", f"{count(len(args), 'argument')} where {len(example_inputs)} {were} compiled")
         given, given_spec = pytree.tree_flatten(tuple(args))
         if given_spec != spec:
             raise InvalidInput("arguments", "they are not nested as the example inputs were")

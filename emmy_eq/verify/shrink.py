@@ -44,6 +44,13 @@ class Counterexample:
         return "\n".join([*lines, self.why])
 
 
+def told(rule: Rule, verdict: Verdict) -> str:
+    """The refutation in words: the smallest counterexample, and what would save the rule."""
+    case, guard = smallest(rule, verdict), saving_guard(rule)
+    shown = f"shrunk: {case}" if case is not None else "no small operands show it in floating point"
+    return f"{shown}\n{'it would hold where ' + guard if guard is not None else 'no guard that was tried would save it'}"
+
+
 def smallest(rule: Rule, verdict: Verdict) -> Counterexample | None:
     """The smallest that greedy steps reach; None where floating point does not show the fault (only residues do)."""
     found = _first(rule, verdict)
