@@ -53,7 +53,11 @@ def parse_place(text: str) -> dict[str, str] | str:
     for part in parts:
         if not part.endswith(("=fuse", "=cut")):
             raise InvalidInput(f"--place {text}", f"{part!r} is not SEAM=fuse or SEAM=cut")
-    return {seam: choice for seam, _, choice in (part.rpartition("=") for part in parts)}
+    pins = {seam: choice for seam, _, choice in (part.rpartition("=") for part in parts)}
+    for part in parts:
+        if not part.endswith("=" + pins[part.rpartition("=")[0]]):
+            raise InvalidInput(f"--place {text}", f"{part!r} contradicts another pin of it")
+    return pins
 
 
 def parse_schedule(rows: Sequence[str] | None) -> dict[str, str] | str | None:

@@ -20,19 +20,22 @@ if TYPE_CHECKING:
     from emmy_eq.terms import AxisTable
 
 START = 10.0  # seconds that the other process may take to begin and to end
+RAISED = 1  # what Python returns after an exception
 _STEP, _END = b".", b"!"
 
 
 def survived(text: str, encoded: Encoding, axes: AxisTable, limits: Limits) -> tuple[int, str] | None:
-    """Steps that are safe and the limit that the next one met; None where all of the saturation is."""
+    """Steps that are safe and the limit that the next one met; None where all of the saturation is, or where it raises, as it will here."""
     job = pickle.dumps((text, encoded.indices, encoded.buffers, axes, limits))
-    command = [sys.executable, "-c", "from emmy_eq.probe import main; main()"]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [os.getcwd(), *sys.path]))}
+    command = [sys.executable, "-P", "-c", "from emmy_eq.probe import main; main()"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
     try:
-        done = subprocess.run(command, input=job, capture_output=True, timeout=limits.seconds + START, env=environment, check=False).stdout
+        done = subprocess.run(command, input=job, capture_output=True, timeout=limits.seconds + START, env=environment, check=False)
     except subprocess.TimeoutExpired as error:
         return (error.stdout or b"").count(_STEP), "seconds"
-    return None if done.endswith(_END) else (done.count(_STEP), "megabytes")
+    if done.stdout.endswith(_END) or (done.returncode == RAISED and b"MemoryError" not in done.stderr):
+        return None
+    return done.stdout.count(_STEP), "megabytes"
 
 
 def main() -> None:

@@ -54,6 +54,7 @@ BAD: dict[str, tuple[list[str], str]] = {
     "no schedule": (["compile", "-c", "torch.randn(4).exp()", "--schedule", " "], "--ir tile prints the row in use"),
     "schedule axes": (["compile", "-c", "torch.randn(4).exp()", "--schedule", "WORK=t32 TILE=i7:t32"], "i0; legal is for example 'WORK="),
     "no seam": (["compile", "-c", "torch.randn(4).exp()", "--place", "exp=cut,"], "'' is not SEAM=fuse or SEAM=cut"),
+    "pinned twice": (["compile", "-c", "torch.randn(4).exp()", "--place", "exp=cut,exp=fuse"], "contradicts another pin"),
     "inputs": (["compile", "-c", "torch.randn(4).exp()", "--inputs", "torch.randn(4)"], "FILE.py:NAME"),
     "schedule names": (["compile", "-c", "torch.randn(4).exp()", "--schedule", "a", "--schedule", "b"], "kernel's name"),
     "file": (["compile", "nosuch.py:f"], "FILE.py:NAME"),

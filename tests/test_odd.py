@@ -9,7 +9,10 @@ import pytest
 import torch
 
 import emmy_eq
+from emmy_eq import torch_ir
 from emmy_eq.errors import EmmyError
+from emmy_eq.execute import run_example
+from emmy_eq.pipeline import Compiled, Options
 
 I8, U8, I32, I64 = torch.int8, torch.uint8, torch.int32, torch.int64
 HALVES = (torch.float16, torch.bfloat16)
@@ -92,3 +95,24 @@ def test_strides_count_from_the_begin_of_the_memory() -> None:
     x = torch.arange(35.0).reshape(5, 7)
     check(lambda x: x.t()[1:].as_strided((3, 3), (1, 3), 2), x)
     check(lambda x: x[2:].as_strided((2, 2), (7, 1)), x)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "m = torch.full((136, 136), LOWEST, dtype=BF16).triu(1); F.scaled_dot_product_attention(Q, K, V, attn_mask=m)",
+        "m = torch.full((1, 1, 1, 200), LOWEST, dtype=BF16); m[..., :50] = 0; F.scaled_dot_product_attention(Q, R, S, attn_mask=m)",
+        "m = torch.full((1, 1, 1, 136), LOWEST, dtype=BF16); m[..., 100:] = 0; F.scaled_dot_product_attention(Q, K, V, attn_mask=m)",
+        "q = torch.full((64, 64), 60000.0, dtype=torch.float16); F.scaled_dot_product_attention(q, q, q)",
+        "torch.full((40, 300), LOWEST, dtype=BF16).softmax(-1) @ torch.randn(300, 16, dtype=BF16)",
+    ],
+)
+def test_16_bit_weights_of_scores_near_the_largest_number(code: str, target: str) -> None:
+    """A step that sees only masked scores has weights of 1 under its own key, which the next step's key makes 0: none may overflow."""
+    tensors = "Q, K, V = (torch.randn(1, 2, 136, 64, dtype=BF16) for _ in range(3)); R, S = torch.randn(2, 1, 2, 200, 64, dtype=BF16); "
+    names = {"LOWEST": "torch.finfo(BF16).min", "BF16": "torch.bfloat16"}
+    for name, value in names.items():
+        code, tensors = code.replace(name, value), tensors.replace(name, value)
+    program = torch_ir.capture_code((tensors if "Q" in code else "") + code)
+    assert run_example(Compiled(lambda: program, Options(target=target)), "sim", check=True).passed

@@ -201,7 +201,7 @@ def _few_rows(facts: Facts, target: Target, p: Product) -> Iterator[Schedule]:
     v = vector(n, facts.itemsize, 4)
     lanes = min(32, ceil_power(-(-n // v)))
     warps = min(8, ceil_power(k))
-    split = Split(steps=0, regs=min(4, floor_power(-(-k // warps))), threads=warps, slow=True)
+    split = Split(steps=0, regs=min(4, floor_power(-(-k // warps))), threads=warps, slow=warps > 1)
     tiles = facts.points(tuple(a.name for a in facts.axes.outer if a.name not in (p.m, p.n))) * -(-n // (lanes * v))
     blocks = min(target.sms * 4 // max(tiles, 1), k // (split.tile * 4))
     columns = (*tile, (p.n, Split(threads=lanes, vector=v)))

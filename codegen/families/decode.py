@@ -49,7 +49,7 @@ def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
         groups = THREADS // max(wide.threads, deep.threads)
         blocks = min(target.sms * blocks_per_sm // tiles, keys // (groups * regs * STEPS))
         tile = (*((a, Split(regs=facts.extents[a])) for a in shared if facts.extents[a] > 1), (c.d, wide))
-        fold = Split(blocks=max(1, blocks), steps=0, regs=regs, threads=groups, slow=True)
+        fold = Split(blocks=max(1, blocks), steps=0, regs=regs, threads=groups, slow=groups > 1)
         yield Schedule(THREADS, tile, tuple((a.name, fold if a.name == c.j else deep) for a in facts.axes.folded))
 
 

@@ -91,7 +91,7 @@ def _column(facts: Facts, target: Target, along: str) -> Iterator[Schedule]:
     lanes = min(32, ceil_power(-(-extent // v)))
     down = max(facts.axes.folded, key=lambda a: a.extent)
     warps = min(8, ceil_power(down.extent))
-    split = Split(steps=0, regs=min(8, floor_power(-(-down.extent // warps))), threads=warps, slow=True)
+    split = Split(steps=0, regs=min(8, floor_power(-(-down.extent // warps))), threads=warps, slow=warps > 1)
     tile = [(along, Split(threads=lanes, vector=v))]
     left = 256 // (lanes * warps)
     for a in reversed(facts.axes.outer):

@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from math import inf
 from typing import TYPE_CHECKING
 
 from emmy_eq import index as ix
 from emmy_eq.codegen.lower import fold, matrix, reduce, skip, stage, tma, twisted, wgmma, wgmma_f32
 from emmy_eq.codegen.lower.builder import literal
-from emmy_eq.codegen.lower.layout import AxisMap, Fragment, Scope, bits, coordinates, scalar
+from emmy_eq.codegen.lower.layout import AxisMap, Fragment, Scope, bits, coordinates
 from emmy_eq.codegen.lower.matrix import Product
 from emmy_eq.codegen.lower.pipeline import Pipeline
 from emmy_eq.codegen.lower.stage import SharedTile
@@ -27,7 +26,6 @@ from emmy_eq.errors import Unsupported
 from emmy_eq.index import Idx, var
 from emmy_eq.loop_ir import Carry, Let, Load
 from emmy_eq.ops import monoids, twists
-from emmy_eq.terms import from_bits
 
 if TYPE_CHECKING:
     from emmy_eq.codegen.lower.engine import Engine, Placed
@@ -220,15 +218,12 @@ class Contraction:
         """The key, the same in all threads; tile parts of sums under it; the weights, which become a value of the tile.  Gives the factor
         by which inner parts are to be rescaled."""
         e, b, dtype = self.e, self.e.b, st.dtypes[0]
-        frag, scale = _scaled(e, c.args[0], st) if st.rounded and st.key.combine == "maximum" else (e.value(c.args[0], e.home), 1.0)
-        s = e.masked(frag, maps, st.mask())
+        s = e.masked(e.value(c.args[0], e.home), maps, st.mask())
         points = list(coordinates({a: m.count for a, m in maps.items()}))
         own = st.grow(b, [s.slice(p) for p in points])
         (seen,) = reduce.across(b, Reduction(st.key, st.dtypes[:1]), (own,), maps)
-        if scale != 1:
-            seen = b.apply("mul", dtype, seen, scalar(literal(dtype, scale), dtype))
         key = st.grow(b, [acc[0], seen])
-        factor, weight = st.rescale(b, acc[0], key), st.weights(b, [s], key, scale)[0]
+        factor, weight = st.rescale(b, acc[0], key), st.weights(b, [s], key)[0]
         for n, total in enumerate(acc[1:], 1):
             if inner[n]:
                 continue
@@ -298,22 +293,6 @@ class Contraction:
         if not set(here) <= set(v.axes) or not (v.name in self.staged or isinstance(v.stmt, Load)):
             frag = self.e.masked(frag, here, literal(frag.dtype, 0))
         return frag.slice(dict.fromkeys(here, 0))
-
-
-def _scaled(e: Engine, name: str, st: Twisted) -> tuple[Fragment, float]:
-    """``name`` as a value times a positive number, which a maximum is multiplied by as well as what it is of, with the same rounding."""
-    v, nothing = e.known[name], st.identity()[0]
-    if isinstance(v.stmt, Let) and v.stmt.op == "mul":
-        for x, factor in (v.args, v.args[::-1]):
-            s = e.known[factor].stmt
-            if isinstance(s, Let) and s.op == "lit" and 0 < (scale := float(from_bits(s.dtype, s.attr))) < inf:
-                return e.value(x, e.home), scale
-    if isinstance(v.stmt, Let) and v.stmt.op == "where" and v.args[0] in e.holds:
-        return _scaled(e, v.args[1], st)
-    if isinstance(v.stmt, Let) and v.stmt.op == "where" and e.value(v.args[2], e.home).atoms == (nothing,):
-        frag, scale = _scaled(e, v.args[1], st)
-        return e.b.apply("where", v.dtype, e.value(v.args[0], e.home), frag, scalar(nothing, v.dtype)), scale
-    return e.value(name, e.home), 1.0
 
 
 def _reads(e: Engine, name: str, operand: str) -> bool:

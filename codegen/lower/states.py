@@ -116,13 +116,13 @@ class Twisted(State):
         first = literal(self.dtypes[0], self.twist.nothing(self.dtypes[0]))
         return first, *(literal(d, 0) for d in self.dtypes[1:])
 
-    def weights(self, b: Builder, elements: Sequence[Fragment], key: Fragment, scale: float = 1.0) -> list[Fragment]:
-        """Of elements times ``scale`` under ``key``, with 1 in place of a key that saw nothing: under any other, what does not count
+    def weights(self, b: Builder, elements: Sequence[Fragment], key: Fragment) -> list[Fragment]:
+        """Of elements under ``key``, with 1 in place of a key that saw nothing: under any other, what does not count
         weighs 0."""
         dtype = self.dtypes[0]
         nothing = b.apply("eq", "bool", key, scalar(self.identity()[0], dtype))
         under = self._expression(b, b.apply("where", dtype, nothing, scalar(literal(dtype, 1), dtype), key))
-        return [self.twist.weight(Expression(b, s, self.rounded, scale), under).frag for s in elements]
+        return [self.twist.weight(self._expression(b, s), under).frag for s in elements]
 
     def rescale(self, b: Builder, old: Fragment, new: Fragment) -> Fragment:
         return self.twist.rescaled(self._expression(b, old), self._expression(b, new)).frag  # type: ignore[no-any-return]
@@ -240,37 +240,23 @@ class Expression(Val):
     """A `Val` of the rules' algebra whose operations emit code: twists are written once for all readers.
 
     ``rough``: exp(x) is the hardware's 2^(x log2(e)), off by a factor of 1 + 2^-22 + |x| 2^-24.  Of weights exp(x), x <= 0, that
-    are rounded to 16 bits anyway, that is less than 2^-21 of the largest.  exp(s - m) takes one fma, which adds |m| 2^-24: no more
-    than what a rounding of s does, be m the largest s.
+    are rounded to 16 bits anyway, that is less than 2^-21 of the largest.  The difference is taken first: in one fma of s log2(e)
+    with m log2(e) the rounding of the latter grows with |m|, and a mask of the largest negative number gives no weight at all.
     """
 
-    def __init__(self, b: Builder, x: Fragment, rough: bool = False, scale: float = 1.0, less: Fragment | None = None) -> None:
-        """``x`` * ``scale`` - ``less``, computed where it is asked for."""
-        self.b, self.x, self.rough, self.scale, self.less = b, x, rough, scale, less
-
-    @property
-    def frag(self) -> Fragment:
-        dtype = self.x.dtype
-        product = self.x if self.scale == 1 else self.b.apply("mul", dtype, self.x, scalar(literal(dtype, self.scale), dtype))
-        return product if self.less is None else self.b.apply("sub", dtype, product, self.less)
+    def __init__(self, b: Builder, frag: Fragment, rough: bool = False) -> None:
+        self.b, self.frag, self.rough = b, frag, rough
 
     def _op(self, name: str, *others: Expression) -> Expression:
-        if self.rough and self.x.dtype == "f32" and name == "exp":
-            return self._of(self.b.apply("exp2_approx", "f32", self._times(math.log2(math.e))))
-        if self.rough and name == "sub" and self.less is None:
-            return Expression(self.b, self.x, self.rough, self.scale, others[0].frag)
+        if self.rough and self.frag.dtype == "f32" and name == "exp":
+            turned = self.b.apply("mul", "f32", self.frag, scalar(literal("f32", math.log2(math.e)), "f32"))
+            return self._of(self.b.apply("exp2_approx", "f32", turned))
         row = ops()[name]
         frags = (self.frag, *(o.frag for o in others))
         return self._of(self.b.apply(name, frags[-1].dtype if row.result == "same" else row.result, *frags))
 
-    def _times(self, factor: float) -> Fragment:
-        scale, negative = (scalar(literal("f32", x), "f32") for x in (self.scale * factor, -factor))
-        if self.less is None:
-            return self.b.apply("mul", "f32", self.x, scale)
-        return self.b.apply("fma", "f32", self.x, scale, self.b.apply("mul", "f32", self.less, negative))
-
     def like(self, value: float) -> Expression:
-        return self._of(scalar(literal(self.x.dtype, value), self.x.dtype))
+        return self._of(scalar(literal(self.frag.dtype, value), self.frag.dtype))
 
     def _of(self, frag: Fragment) -> Expression:
         return Expression(self.b, frag, self.rough)

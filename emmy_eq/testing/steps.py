@@ -332,12 +332,12 @@ _POSITION = """
     {x}.argmin({d}, keepdim={b})
     {x}.argmax()
     torch.argsort({x}, dim={d}, stable=True)
+    torch.topk({x}, min(2, {n}), {d})[0]
 """
 
 _PAIRS = """
     {x}.max({d})
     {x}.min({d})
-    torch.topk({x}, min(2, {n}), {d})
     torch.sort({x}, dim={d}, stable=True)
     {x}.cummax({d})
     {x}.cummin({d})
