@@ -159,10 +159,12 @@ def test_a_kernel_without_reference_is_given_up(bench: Bench) -> None:
 
 
 _TUNE = """
+import signal
 import sys
 from pathlib import Path
 from emmy_eq.codegen.tune import tune
 from tests.test_tune import FAKE, H200, KERNEL
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and so would what they start
 print("begin", flush=True)
 done = tune((KERNEL,), H200, Path(sys.argv[1]), 50, factory=FAKE, row_seconds=20.0, say=lambda text: print(text, flush=True))
 print("interrupted" if done.interrupted else "done", done.kernels[0].measured, flush=True)
