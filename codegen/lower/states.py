@@ -117,8 +117,7 @@ class Twisted(State):
         return first, *(literal(d, 0) for d in self.dtypes[1:])
 
     def weights(self, b: Builder, elements: Sequence[Fragment], key: Fragment) -> list[Fragment]:
-        """Of elements under ``key``, with 1 in place of a key that saw nothing: under any other, what does not count
-        weighs 0."""
+        """Of elements under ``key``, with 1 in place of a key that saw nothing: under any other, what does not count weighs 0."""
         dtype = self.dtypes[0]
         nothing = b.apply("eq", "bool", key, scalar(self.identity()[0], dtype))
         under = self._expression(b, b.apply("where", dtype, nothing, scalar(literal(dtype, 1), dtype), key))
@@ -248,9 +247,8 @@ class Expression(Val):
         self.b, self.frag, self.rough = b, frag, rough
 
     def _op(self, name: str, *others: Expression) -> Expression:
-        if self.rough and self.frag.dtype == "f32" and name == "exp":
-            turned = self.b.apply("mul", "f32", self.frag, scalar(literal("f32", math.log2(math.e)), "f32"))
-            return self._of(self.b.apply("exp2_approx", "f32", turned))
+        if name == "exp" and self.rough and self.frag.dtype == "f32":
+            return self._of(self.b.apply("exp2_approx", "f32", (self * math.log2(math.e)).frag))
         row = ops()[name]
         frags = (self.frag, *(o.frag for o in others))
         return self._of(self.b.apply(name, frags[-1].dtype if row.result == "same" else row.result, *frags))
