@@ -71,7 +71,7 @@ def vector_add(n: int = 1001) -> Sample:
     """Four elements a thread; the last vector that does not fit is done element by element."""
     at = (BX * 64 + TID) * 4
     fits, tail = (ir.Cmp(at + 3, "<", const(n)),), (ir.Cmp(at + 3, ">=", const(n)),)
-    whole = tuple(ir.Load(tuple(f"{x}{i}" for i in range(4)), "f32", "global", x, at, cache="nc") for x in ("x", "y"))
+    whole = tuple(ir.Load(tuple(f"{x}{i}" for i in range(4)), "f32", "global", x, at) for x in ("x", "y"))
     adds = tuple(ir.Let(f"o{i}", "f32", "add", (f"x{i}", f"y{i}")) for i in range(4))
     one: tuple[ir.Stmt, ...] = (
         ir.Load(("xs",), "f32", "global", "x", at + var("i"), (ir.Cmp(at + var("i"), "<", const(n)),)),
@@ -145,14 +145,14 @@ def last_block_sum(n: int = 3000) -> Sample:
         *block_sum("total", 4),
         ir.If(zero, (
             ir.Store(("total",), "f32", "global", "partial", BX),
-            ir.Fence("device"),
-            ir.Atomic("seen", "i32", "add", "global", "count", const(0), ir.Lit("i32", 1)),
+            ir.Fence(),
+            ir.Atomic("seen", "global", "count", const(0), ir.Lit("i32", 1)),
             ir.Store(("seen",), "i32", "shared", "arrived", const(0)),
         )),
         ir.Barrier(),
         ir.Load(("before",), "i32", "shared", "arrived", const(0)),
         ir.If((ir.Cmp(var("before"), "==", const(blocks - 1)), *zero), (
-            ir.Fence("device"),
+            ir.Fence(),
             ir.Declare("sum", "f32", ZERO),
             ir.For("b", const(0), const(blocks), 1, (
                 ir.Load(("p",), "f32", "global", "partial", var("b"), cache="cg"),

@@ -68,24 +68,20 @@ def test_nvrtc_takes_every_vector(dtype: str) -> None:
     some = (ir.Cmp(TID, "<", const(7)),)
     body: list[ir.Stmt] = []
     for width in (w for w in (1, 2, 4, 8) if w * DTYPES[dtype].itemsize <= 16):
-        for cache in ("", "cs", "cg"):
+        for cache in ("", "cg"):
             names = tuple(f"v{width}{i}{cache}" for i in range(width))
             body.append(ir.Load(names, dtype, "global", "x", TID * width, some, cache=cache))
-            body.append(ir.Store(names, dtype, "global", "o", TID * width, some, cache=cache))
-        body.append(ir.Load(tuple(f"n{width}{i}" for i in range(width)), dtype, "global", "x", TID * width, cache="nc"))
+        body.append(ir.Store(names, dtype, "global", "o", TID * width, some))
     nvrtc.compile_cubin(cuda.source(one(*body, dtype=dtype, size=32 * 8)), "sm_80")
 
 
 def test_nvrtc_takes_atomics_and_shuffles() -> None:
-    body: list[ir.Stmt] = []
-    for dtype, names in {"i32": ("add", "max", "min", "exch", "inc"), "i64": ("add", "max", "min", "exch")}.items():
-        value = ir.Lit(dtype, 1)
-        for space, buffer in (("global", f"g{dtype}"), ("shared", f"s{dtype}")):
-            body += [ir.Atomic(f"{n}_{space}_{dtype}", dtype, n, space, buffer, TID, value, (ir.Cmp(TID, "<", const(5)),)) for n in names]
-        body += [ir.Shuffle(f"{mode}_{dtype}", dtype, f"add_global_{dtype}", mode, const(1)) for mode in ("xor", "up", "down", "idx")]
-    params = tuple(ir.Param(f"g{d}", d, 32, "output") for d in ("i32", "i64"))
-    shared = tuple(ir.Shared(f"s{d}", d, 32) for d in ("i32", "i64"))
-    kernel = ir.Kernel("k", params, (1, 1, 1), 32, shared, tuple(body))
+    some = (ir.Cmp(TID, "<", const(5)),)
+    body: list[ir.Stmt] = [ir.Atomic(f"{n}{len(w)}", n, n, TID, ir.Lit("i32", 1), w) for n in ("global", "shared") for w in ((), some)]
+    body.append(ir.Let("wide", "i64", "cast", ("global0",)))
+    for dtype, source in (("i32", "global0"), ("i64", "wide")):
+        body += [ir.Shuffle(f"{mode}_{dtype}", dtype, source, mode, const(1)) for mode in ("xor", "up", "down", "idx")]
+    kernel = ir.Kernel("k", (ir.Param("global", "i32", 32, "output"),), (1, 1, 1), 32, (ir.Shared("shared", "i32", 32),), tuple(body))
     ir.verify(kernel)
     nvrtc.compile_cubin(cuda.source(kernel), "sm_80")
 

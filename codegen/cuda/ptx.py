@@ -78,11 +78,7 @@ def _expect(p: Printer, s: ir.MbarExpect) -> list[str]:
 
 
 def _arrive(p: Printer, s: ir.MbarArrive) -> list[str]:
-    if s.cluster_rank is None:
-        return [asm("mbarrier.arrive.shared::cta.b64 _, [%0];", (), (_mbar(p, s),))]
-    # No .release.cluster: the qualifier costs a device-wide fence on sm_90, and the reads it would order are done.
-    text = f"{{ .reg .b32 r; mapa.shared::cluster.u32 r, %0, {s.cluster_rank}; mbarrier.arrive.shared::cluster.b64 _, [r]; }}"
-    return [asm(text, (), (_mbar(p, s),))]
+    return [asm("mbarrier.arrive.shared::cta.b64 _, [%0];", (), (_mbar(p, s),))]
 
 
 def _wait(p: Printer, s: ir.MbarWait) -> list[str]:
@@ -92,11 +88,9 @@ def _wait(p: Printer, s: ir.MbarWait) -> list[str]:
 
 def _tma_load(p: Printer, s: ir.TmaLoad) -> list[str]:
     rank = len(s.coordinates)
-    cast = "" if s.multicast is None else ".multicast::cluster"
-    mask = "" if s.multicast is None else f", {s.multicast}"
-    form = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes{cast}"
+    form = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes"
     given = (_r(_smem(p, s.shared, s.to)), f'"l"(&{name(s.map)})', *(_r(p.idx(x)) for x in s.coordinates), _mbar(p, s))
-    return [asm(f"{form} [%0], [%1, {{{_slots(2, rank)}}}], [%{rank + 2}]{mask};", (), given)]
+    return [asm(f"{form} [%0], [%1, {{{_slots(2, rank)}}}], [%{rank + 2}];", (), given)]
 
 
 def _tma_store(p: Printer, s: ir.TmaStore) -> list[str]:
@@ -200,6 +194,5 @@ STATEMENTS: Mapping[type, Callable[[Any, Any], list[str]]] = {
     ir.Wgmma: _wgmma,
     ir.WgmmaCommit: _plain("wgmma.commit_group.sync.aligned;"),
     ir.WgmmaWait: lambda p, s: [asm(f"wgmma.wait_group.sync.aligned {s.pending};", _accumulators(s.results))],
-    ir.ClusterSync: _plain("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"),
     ir.SetMaxRegs: lambda p, s: [asm(f"setmaxnreg.{'inc' if s.increase else 'dec'}.sync.aligned.u32 {s.registers};")],
 }

@@ -103,11 +103,10 @@ class _Printer:
 
     def kernel_lines(self) -> list[str]:
         k = self.kernel
-        cluster = f" __cluster_dims__({', '.join(map(str, k.cluster))})" if k.cluster != (1, 1, 1) else ""
         blocks = f", {k.min_blocks}" if k.min_blocks else ""
         params = [f"{'const ' if p.kind == 'input' else ''}{TYPES[p.dtype]}* __restrict__ {name(p.name)}" for p in k.params]
         params += [f"const __grid_constant__ emmy_tensor_map {name(m.name)}" for m in k.maps]
-        head = [f'extern "C" __global__ void __launch_bounds__({k.threads}{blocks}){cluster}', f"{entry_point(k)}({', '.join(params)}) {{"]
+        head = [f'extern "C" __global__ void __launch_bounds__({k.threads}{blocks})', f"{entry_point(k)}({', '.join(params)}) {{"]
         self.builtins()
         self.shared()
         self.body(k.body, self.depth)
@@ -191,7 +190,7 @@ class _Printer:
         if len(s.names) == 1:
             value = self.element(s.buffer, s.offset)
             if s.cache:
-                value = vectors.read(s.cache, vectors.scalar_pointer(s.dtype, s.cache, self.offset(s.buffer, s.offset), constant=True))
+                value = vectors.read(s.cache, vectors.scalar_pointer(s.dtype, self.offset(s.buffer, s.offset)))
             value = f"{self.test(s.where)} ? {value} : {other}" if s.where else value
             self.emit(f"const {TYPES[s.dtype]} {name(s.names[0])} = {value};")
             return
@@ -210,17 +209,12 @@ class _Printer:
     def store(self, s: ir.Store) -> None:
         when = f"if ({self.test(s.where)}) " if s.where else ""
         values = [self.operand(v) for v in s.values]
-        pointer = self.offset(s.buffer, s.offset)
-        if len(values) == 1 and not s.cache:
-            self.emit(f"{when}{self.element(s.buffer, s.offset)} = {values[0]};")
-            return
         if len(values) == 1:
-            pointer = vectors.scalar_pointer(s.dtype, s.cache, pointer, constant=False)
-            self.emit(when + vectors.write(s.cache, pointer, values[0]))
+            self.emit(f"{when}{self.element(s.buffer, s.offset)} = {values[0]};")
             return
         vector = vectors.vector(s.dtype, len(values))
         text = f"{vector.type}{{{', '.join(vector.members(values))}}}"
-        self.emit(when + vectors.write(s.cache, f"({vector.type}*)({pointer})", text))
+        self.emit(f"{when}*(({vector.type}*)({self.offset(s.buffer, s.offset)})) = {text};")
 
     def shuffle(self, s: ir.Shuffle) -> None:
         call = f"__shfl_{s.mode}_sync" if s.mode != "idx" else "__shfl_sync"
@@ -230,16 +224,11 @@ class _Printer:
         self.emit(f"const {TYPES[s.dtype]} {name(s.name)} = {text if direct else f'({TYPES[s.dtype]}){text}'};")
 
     def atomic(self, s: ir.Atomic) -> None:
-        unsigned = {"i32": "unsigned", "i64": "unsigned long long"}.get(s.dtype)
-        pointer, value, kind = self.offset(s.buffer, s.offset), self.operand(s.value), TYPES[s.dtype]
-        call = {"add": "atomicAdd", "max": "atomicMax", "min": "atomicMin", "exch": "atomicExch", "inc": "atomicInc"}[s.op]
-        text = f"{call}({pointer}, {value})"
-        if unsigned is not None and s.op in ("add", "exch", "inc"):
-            text = f"({kind}){call}(({unsigned}*)({pointer}), ({unsigned}){value})"
+        text = f"(int)atomicAdd((unsigned*)({self.offset(s.buffer, s.offset)}), (unsigned){self.operand(s.value)})"
         if not s.where:
-            self.emit(f"const {kind} {name(s.name)} = {text};")
+            self.emit(f"const int {name(s.name)} = {text};")
             return
-        self.emit(f"{kind} {name(s.name)} = 0;")
+        self.emit(f"int {name(s.name)} = 0;")
         self.emit(f"if ({self.test(s.where)}) {name(s.name)} = {text};")
 
     def loop(self, s: ir.For) -> None:
@@ -307,11 +296,7 @@ _SPECIAL: Mapping[str, Callable[[list[str], str, str], str]] = {
     "exp2_approx": lambda x, source, to: f"emmy_exp2_approx({x[0]})",
     "pack_f16": lambda x, source, to: f"emmy_pack_f16({x[0]}, {x[1]})",
     "pack_bf16": lambda x, source, to: f"emmy_pack_bf16({x[0]}, {x[1]})",
-    "low": lambda x, source, to: f"({TYPES[to]}){x[0]}",
-    "high": lambda x, source, to: f"({TYPES[to]})((unsigned){x[0]} >> 16)",
 }
-
-_FENCE = {"block": "__threadfence_block();", "device": "__threadfence();", "system": "__threadfence_system();"}
 
 _STATEMENTS: Mapping[type, Callable[[_Printer, Any], None]] = {
     ir.Let: _Printer.let,
@@ -326,5 +311,5 @@ _STATEMENTS: Mapping[type, Callable[[_Printer, Any], None]] = {
     ir.Role: _Printer.role,
     ir.Return: lambda p, s: p.emit("return;"),
     ir.WarpSync: lambda p, s: p.emit("__syncwarp();"),
-    ir.Fence: lambda p, s: p.emit(_FENCE[s.scope]),
+    ir.Fence: lambda p, s: p.emit("__threadfence();"),
 }

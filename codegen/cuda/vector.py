@@ -51,17 +51,9 @@ def vector(dtype: str, width: int) -> Vector:
 
 def read(cache: str, pointer: str) -> str:
     """The value at ``pointer``, an expression of pointer type."""
-    call = {"nc": "__ldg", "cs": "__ldcs", "cg": "__ldcg"}.get(cache)
-    return f"{call}({pointer})" if call else f"*({pointer})"
+    return f"__ldcg({pointer})" if cache else f"*({pointer})"
 
 
-def write(cache: str, pointer: str, value: str) -> str:
-    call = {"cs": "__stcs", "cg": "__stcg"}.get(cache)
-    return f"{call}({pointer}, {value});" if call else f"*({pointer}) = {value};"
-
-
-def scalar_pointer(dtype: str, cache: str, pointer: str, constant: bool) -> str:
-    """The cached accesses know no bool."""
-    if dtype != "bool" or not cache:
-        return pointer
-    return f"({'const ' if constant else ''}unsigned char*)({pointer})"
+def scalar_pointer(dtype: str, pointer: str) -> str:
+    """Where a cached load reads; it knows no bool."""
+    return f"(const unsigned char*)({pointer})" if dtype == "bool" else pointer

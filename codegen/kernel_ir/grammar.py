@@ -10,7 +10,7 @@ Control:                        For If Barrier Fence Return Role (warp-specializ
 Asynchronous copies (sm_80):    CpAsync CpAsyncCommit CpAsyncWait
 Asynchronous copies (sm_90):    MbarInit MbarExpect MbarArrive MbarWait TmaLoad TmaStore TmaCommit TmaWait ProxyFence
 Matrix units:                   Ldmatrix Stmatrix Mma (sm_80)   WgmmaFence Wgmma WgmmaCommit WgmmaWait (sm_90a)
-Clusters, register budget:      ClusterSync SetMaxRegs
+Register budget:                SetMaxRegs
 
 Names are unique along a scope: a register is visible from its statement to the end of the body that holds it.
 """
@@ -96,9 +96,9 @@ class Shared:
 class Let:
     """A new register (single assignment).  op: a row of `emmy_eq.ops`; ``cast``; ``mov``; ``index`` (arg-less; the value of
     ``idx``, i32 or i64); ``bitcast`` (same size); ``pack`` (two 16-bit registers, low half first, into an i32); ``pack_f16``
-    and ``pack_bf16`` (two f32 registers, rounded to that first); ``exp2_approx`` (2^x as the hardware has it, 2^-22 off); ``low`` and
-    ``high`` (a half of an i32 as a 16-bit float).  Products never contract by themselves (CUDA is compiled
-    with ``--fmad=false``): an fma is the op ``fma``, so that simulator and GPU round alike."""
+    and ``pack_bf16`` (two f32 registers, rounded to that first); ``exp2_approx`` (2^x as the hardware has it, 2^-22 off).
+    Products never contract by themselves (CUDA is compiled with ``--fmad=false``): an fma is the op ``fma``, so that simulator and GPU
+    round alike."""
 
     name: str
     dtype: str
@@ -129,7 +129,7 @@ class Set:
 @dataclass(frozen=True, slots=True)
 class Load:
     """``names = buffer[offset : offset+len(names)]`` from ``global`` or ``shared`` memory: one vector access, aligned to its size.
-    cache: ``""``, ``cs`` (streaming), ``cg`` (L2 only), ``nc`` (read-only)."""
+    cache: ``""``, or ``cg`` (L2 only: what other blocks wrote)."""
 
     names: tuple[str, ...]
     dtype: str
@@ -149,7 +149,6 @@ class Store:
     buffer: str
     offset: Idx
     where: Predicate = ()
-    cache: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +164,9 @@ class Shuffle:
 
 @dataclass(frozen=True, slots=True)
 class Atomic:
-    """``name`` = old value of buffer[offset] (undefined where the predicate fails); op ``add``, ``max``, ``min``, ``exch``, ``inc``."""
+    """Adds the i32 ``value``; ``name`` = old value of buffer[offset] (undefined where the predicate fails)."""
 
     name: str
-    dtype: str
-    op: str
     space: str
     buffer: str
     offset: Idx
@@ -226,9 +223,7 @@ class WarpSync:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Memory fence; scope ``block``, ``device`` or ``system``."""
-
-    scope: str
+    """Memory fence between the blocks of the device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +271,6 @@ class MbarExpect:
 class MbarArrive:
     array: str
     index: Idx
-    cluster_rank: int | None = None  # of another block of the cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +290,6 @@ class TmaLoad:
     to: Idx
     array: str
     index: Idx
-    multicast: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,11 +382,6 @@ class WgmmaWait:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterSync:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
 class SetMaxRegs:
     registers: int
     increase: bool
@@ -403,7 +391,7 @@ Stmt = (
     Let | Declare | Set | Load | Store | Shuffle | Atomic | For | If | Return | Role | Barrier | WarpSync | Fence
     | CpAsync | CpAsyncCommit | CpAsyncWait | MbarInit | MbarExpect | MbarArrive | MbarWait
     | TmaLoad | TmaStore | TmaCommit | TmaWait | ProxyFence | Ldmatrix | Stmatrix | Mma
-    | WgmmaFence | Wgmma | WgmmaCommit | WgmmaWait | ClusterSync | SetMaxRegs
+    | WgmmaFence | Wgmma | WgmmaCommit | WgmmaWait | SetMaxRegs
 )  # fmt: skip
 
 
@@ -418,5 +406,4 @@ class Kernel:
     shared: tuple[Shared, ...]
     body: tuple[Stmt, ...]
     maps: tuple[TensorMap, ...] = ()
-    cluster: tuple[int, int, int] = (1, 1, 1)
     min_blocks: int = 0  # __launch_bounds__'s second argument; 0 leaves it out

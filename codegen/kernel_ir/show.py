@@ -51,10 +51,6 @@ def _at(array: str, index: Any) -> str:
     return f"{array}[{index}]"
 
 
-def _cache(cache: str) -> str:
-    return f".{cache}" if cache else ""
-
-
 def _let(s: ir.Let) -> str:
     operands = str(s.idx) if s.op == "index" else _names(s.args)
     return f"{s.name}: {s.dtype} = {s.op} {operands}"
@@ -63,12 +59,13 @@ def _let(s: ir.Let) -> str:
 def _load(s: ir.Load) -> str:
     other = f" else {show_atom(s.other)}" if s.other is not None else ""
     span = _at(s.buffer, s.offset) if len(s.names) == 1 else _at(s.buffer, f"{s.offset} : +{len(s.names)}")
-    return f"{_names(s.names)}: {s.dtype} = load.{s.space}{_cache(s.cache)} {span}{_when(s.where)}{other}"
+    cache = f".{s.cache}" if s.cache else ""
+    return f"{_names(s.names)}: {s.dtype} = load.{s.space}{cache} {span}{_when(s.where)}{other}"
 
 
 def _store(s: ir.Store) -> str:
     span = _at(s.buffer, s.offset) if len(s.values) == 1 else _at(s.buffer, f"{s.offset} : +{len(s.values)}")
-    return f"store.{s.space}{_cache(s.cache)} {span} = {_names(s.values)}: {s.dtype}{_when(s.where)}"
+    return f"store.{s.space} {span} = {_names(s.values)}: {s.dtype}{_when(s.where)}"
 
 
 def _barrier(s: ir.Barrier) -> str:
@@ -84,12 +81,7 @@ def _wgmma(s: ir.Wgmma) -> str:
 
 def _tma_load(s: ir.TmaLoad) -> str:
     point = ", ".join(map(str, s.coordinates))
-    cast = f" multicast={s.multicast:#x}" if s.multicast is not None else ""
-    return f"tma.load {_at(s.shared, s.to)} <- {s.map}({point}) on {_at(s.array, s.index)}{cast}"
-
-
-def _rank(s: ir.MbarArrive) -> str:
-    return f" rank={s.cluster_rank}" if s.cluster_rank is not None else ""
+    return f"tma.load {_at(s.shared, s.to)} <- {s.map}({point}) on {_at(s.array, s.index)}"
 
 
 _TEXT: dict[type, Callable[[Any], str]] = {
@@ -99,17 +91,17 @@ _TEXT: dict[type, Callable[[Any], str]] = {
     ir.Load: _load,
     ir.Store: _store,
     ir.Shuffle: lambda s: f"{s.name}: {s.dtype} = shuffle.{s.mode} {s.source}, {s.lane}",
-    ir.Atomic: lambda s: f"{s.name}: {s.dtype} = atomic.{s.op}.{s.space} {_at(s.buffer, s.offset)}, {show_atom(s.value)}{_when(s.where)}",
+    ir.Atomic: lambda s: f"{s.name}: i32 = atomic.add.{s.space} {_at(s.buffer, s.offset)}, {show_atom(s.value)}{_when(s.where)}",
     ir.Return: lambda s: "return",
     ir.Barrier: _barrier,
     ir.WarpSync: lambda s: "warpsync",
-    ir.Fence: lambda s: f"fence.{s.scope}",
+    ir.Fence: lambda s: "fence.device",
     ir.CpAsync: lambda s: f"cp.async {_at(s.shared, s.to)} <- {_at(s.buffer, f'{s.offset} : +{s.count}')}: {s.dtype}{_when(s.where)}",
     ir.CpAsyncCommit: lambda s: "cp.async.commit",
     ir.CpAsyncWait: lambda s: f"cp.async.wait {s.pending}",
     ir.MbarInit: lambda s: f"mbar.init {_at(s.array, s.index)} count={s.count}",
     ir.MbarExpect: lambda s: f"mbar.expect {_at(s.array, s.index)} bytes={s.bytes}",
-    ir.MbarArrive: lambda s: f"mbar.arrive {_at(s.array, s.index)}{_rank(s)}",
+    ir.MbarArrive: lambda s: f"mbar.arrive {_at(s.array, s.index)}",
     ir.MbarWait: lambda s: f"mbar.wait {_at(s.array, s.index)} parity={s.parity}",
     ir.TmaLoad: _tma_load,
     ir.TmaStore: lambda s: f"tma.store {s.map}({', '.join(map(str, s.coordinates))}) <- {_at(s.shared, s.source)}",
@@ -123,7 +115,6 @@ _TEXT: dict[type, Callable[[Any], str]] = {
     ir.Wgmma: _wgmma,
     ir.WgmmaCommit: lambda s: "wgmma.commit",
     ir.WgmmaWait: lambda s: f"wgmma.wait {s.pending}{f' ({_names(s.results)})' if s.results else ''}",
-    ir.ClusterSync: lambda s: "cluster.sync",
     ir.SetMaxRegs: lambda s: f"setmaxregs {'+' if s.increase else '-'}{s.registers}",
 }
 
@@ -160,9 +151,8 @@ def show(kernel: ir.Kernel) -> str:
     """The whole kernel."""
     params = ", ".join(f"{p.kind} {p.name}: {p.dtype}[{p.size}]" for p in kernel.params)
     grid = "x".join(map(str, kernel.grid))
-    cluster = f" cluster {'x'.join(map(str, kernel.cluster))}" if kernel.cluster != (1, 1, 1) else ""
     blocks = f" min_blocks {kernel.min_blocks}" if kernel.min_blocks else ""
-    lines = [f"kernel {kernel.name}({params}) grid {grid} threads {kernel.threads}{cluster}{blocks}:"]
+    lines = [f"kernel {kernel.name}({params}) grid {grid} threads {kernel.threads}{blocks}:"]
     for m in kernel.maps:
         lines.append(f"  map {m.name}: {m.dtype} of {m.buffer} shape {m.shape} strides {m.strides} box {m.box} swizzle {m.swizzle}")
     lines += [f"  shared {a.name}: {a.dtype}[{a.size}] align {a.align}" for a in kernel.shared]

@@ -16,7 +16,7 @@ NEEDS: dict[type, str] = {
     ir.CpAsync: "cp_async", ir.CpAsyncCommit: "cp_async", ir.CpAsyncWait: "cp_async",
     ir.Ldmatrix: "mma_bf16", ir.Mma: "mma_bf16", ir.Stmatrix: "tma",
     ir.MbarInit: "tma", ir.MbarExpect: "tma", ir.MbarArrive: "tma", ir.MbarWait: "tma", ir.ProxyFence: "tma",
-    ir.TmaLoad: "tma", ir.TmaStore: "tma", ir.TmaCommit: "tma", ir.TmaWait: "tma", ir.ClusterSync: "clusters",
+    ir.TmaLoad: "tma", ir.TmaStore: "tma", ir.TmaCommit: "tma", ir.TmaWait: "tma",
     ir.Wgmma: "wgmma", ir.WgmmaFence: "wgmma", ir.WgmmaCommit: "wgmma", ir.WgmmaWait: "wgmma", ir.SetMaxRegs: "wgmma",
 }  # fmt: skip
 
@@ -40,8 +40,10 @@ def statements(body: tuple[ir.Stmt, ...]) -> Iterator[ir.Stmt]:
 
 def writes(s: ir.Stmt) -> tuple[tuple[str, str], ...]:
     """(name, dtype) of the registers that the statement makes."""
-    if isinstance(s, ir.Let | ir.Declare | ir.Shuffle | ir.Atomic):
+    if isinstance(s, ir.Let | ir.Declare | ir.Shuffle):
         return ((s.name, s.dtype),)
+    if isinstance(s, ir.Atomic):
+        return ((s.name, "i32"),)
     if isinstance(s, ir.Load):
         return tuple((n, s.dtype) for n in s.names)
     return tuple((n, "i32") for n in s.names) if isinstance(s, ir.Ldmatrix) else ()
@@ -113,6 +115,5 @@ def fragment(s: ir.Wgmma) -> tuple[str, ...]:
 
 
 def needs(kernel: ir.Kernel) -> frozenset[str]:
-    """The fields of a target that must hold: among ``cp_async mma_bf16 tma wgmma clusters``."""
-    found = {NEEDS[type(s)] for s in statements(kernel.body) if type(s) in NEEDS}
-    return frozenset(found | ({"clusters"} if kernel.cluster != (1, 1, 1) else set()))
+    """The fields of a target that must hold: among ``cp_async mma_bf16 tma wgmma``."""
+    return frozenset(NEEDS[type(s)] for s in statements(kernel.body) if type(s) in NEEDS)

@@ -161,7 +161,6 @@ class Memory:
     space: str
     buffer: str
     dtype: str
-    cache: str = ""
 
 
 def load(b: Builder, memory: Memory, address: Address, scope: Scope, axes: tuple[str, ...]) -> Fragment:
@@ -169,7 +168,7 @@ def load(b: Builder, memory: Memory, address: Address, scope: Scope, axes: tuple
     found: dict[tuple[int, ...], Atom] = {}
     for g in groups(b, address, scope, axes, memory.dtype, memory.space == "global"):
         names = tuple(b.fresh("v") for _ in g.points)
-        b.emit(k.Load(names, memory.dtype, memory.space, memory.buffer, g.offset, g.where, None, memory.cache))
+        b.emit(k.Load(names, memory.dtype, memory.space, memory.buffer, g.offset, g.where))
         found.update({tuple(p[a] for a in axes): n for p, n in zip(g.points, names, strict=True)})
     counts = {a: scope[a].count for a in axes}
     return Fragment(axes, tuple(counts.values()), tuple(found[tuple(p.values())] for p in coordinates(counts)), memory.dtype)
@@ -179,7 +178,7 @@ def store(b: Builder, memory: Memory, frag: Fragment, address: Address, scope: S
     """Write ``frag`` (which may vary with fewer axes) at every element of ``axes``."""
     for g in groups(b, address, scope, axes, memory.dtype, memory.space == "global"):
         values = tuple(frag.at(p) for p in g.points)
-        b.emit(k.Store(values, memory.dtype, memory.space, memory.buffer, g.offset, (*where, *g.where), memory.cache))
+        b.emit(k.Store(values, memory.dtype, memory.space, memory.buffer, g.offset, (*where, *g.where)))
 
 
 def copy(b: Builder, source: Memory, offset: Idx, target: Memory, to: Idx, scope: Scope, axes: tuple[str, ...], where: Predicate) -> None:

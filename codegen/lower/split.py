@@ -71,15 +71,15 @@ def _leave_to_last(e: Engine, tile: Idx) -> None:
     counter, flag = b.fresh("arrived"), b.array("i32", 1, "last")
     b.scratch.append(k.Param(counter, "i32", e.digits.tiles, "zeroed"))
     old, seen = b.fresh("v"), b.fresh("v")
-    b.emit(k.Fence("device"))
+    b.emit(k.Fence())
     b.emit(k.Barrier())
-    b.emit(k.Atomic(old, "i32", "add", "global", counter, tile, literal("i32", 1), FIRST_THREAD))
+    b.emit(k.Atomic(old, "global", counter, tile, literal("i32", 1), FIRST_THREAD))
     b.emit(k.Store((old,), "i32", "shared", flag, ix.const(0), FIRST_THREAD))
     b.emit(k.Load((seen,), "i32", "shared", flag, ix.const(0)))
     others = b.let("ne", "bool", seen, literal("i32", e.digits.split - 1))
     b.emit(k.If((k.Test(others),), (k.Return(),)))
     b.emit(k.Store((literal("i32", 0),), "i32", "global", counter, tile, FIRST_THREAD))
-    b.emit(k.Fence("device"))
+    b.emit(k.Fence())
     e.joined = True
 
 

@@ -19,7 +19,7 @@ from emmy_eq.codegen.simulate.faults import Fault as _Fault
 from emmy_eq.codegen.simulate.faults import KernelFault as KernelFault
 from emmy_eq.codegen.simulate.memory import Memory, Outside
 from emmy_eq.codegen.simulate.state import Blocks
-from emmy_eq.errors import InvalidInput, Unsupported
+from emmy_eq.errors import InvalidInput
 from emmy_eq.ops import DTYPES
 
 _TOGETHER = 8192  # threads that run at once: enough to hide the interpreter's cost a statement, few enough for the cache
@@ -28,8 +28,7 @@ _RECORDS = 1 << 23  # entries of the access records that blocks running at once 
 
 def run(kernel: ir.Kernel, buffers: dict[str, np.ndarray[Any, Any]]) -> None:
     """Execute ``kernel`` on flat arrays by parameter name, in place.  Absent scratch is made here; outputs and scratch are
-    poisoned first, and zeroed scratch must be zero again at the end.  Raises `KernelFault`; `Unsupported` for clusters."""
-    _refuse_clusters(kernel)
+    poisoned first, and zeroed scratch must be zero again at the end.  Raises `KernelFault`."""
     data = {p.name: _flat(kernel, p, buffers) for p in kernel.params}
     memory = {name: _memory(kernel, name, flat) for name, flat in data.items()}
     outside = Outside(int(np.prod(kernel.grid)), kernel.threads // 32)
@@ -39,16 +38,6 @@ def run(kernel: ir.Kernel, buffers: dict[str, np.ndarray[Any, Any]]) -> None:
     for p in kernel.params:
         if p.kind == "zeroed" and data[p.name].any():
             raise KernelFault(kernel.name, "end", "protocol", f"{p.name} is not zero again")
-
-
-def _refuse_clusters(kernel: ir.Kernel) -> None:
-    """Blocks run one after the other here, and those of a cluster would have to run at once."""
-    reaches = any(
-        (isinstance(s, ir.TmaLoad) and s.multicast is not None) or (isinstance(s, ir.MbarArrive) and s.cluster_rank is not None)
-        for s in walk.statements(kernel.body)
-    )
-    if reaches or kernel.cluster != (1, 1, 1):
-        raise Unsupported("simulator", "clusters of several blocks", kernel.name)
 
 
 def _flat(kernel: ir.Kernel, p: ir.Param, buffers: dict[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:

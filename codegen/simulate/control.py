@@ -87,11 +87,6 @@ def _return(k: Blocks, s: ir.Return, env: dict[str, Value], active: Active) -> W
     yield from ()
 
 
-def _cluster_sync(k: Blocks, s: ir.ClusterSync, env: dict[str, Value], active: Active) -> Wait:
-    """Of a cluster of one block."""
-    return _barrier(k, ir.Barrier(), env, active)
-
-
 def _barrier(k: Blocks, s: ir.Barrier, env: dict[str, Value], active: Active) -> Wait:
     full = k.whole_warps(active, "barrier")
     wanted = s.threads if s.threads is not None else k.kernel.threads
@@ -157,5 +152,4 @@ WAITING: Mapping[type, Callable[[Blocks, Any, dict[str, Value], Active], Wait]] 
     ir.Role: _role,
     ir.Return: _return,
     ir.Barrier: _barrier,
-    ir.ClusterSync: _cluster_sync,
 }

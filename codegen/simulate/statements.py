@@ -88,31 +88,16 @@ def _atomic(k: Blocks, s: ir.Atomic, env: dict[str, Value], active: Active) -> N
     address = memory.locate(k.spread(k.index(env, s.offset))[who], 1, who, k.lanes)
     memory.note_write(address, who, k.lanes, k.clocks, k.outside, atomic=True)
     given = k.spread(k.get(env, s.value))[who]
-    old = values.poison(s.dtype, k.n)
+    old = values.poison("i32", k.n)
     for f, a, value in zip(who, address[:, 0], given, strict=True):
         old[f] = memory.data[a]
-        memory.data[a] = _ATOMIC[s.op](memory.data[a], value)
+        memory.data[a] += value
     env[s.name] = old
     if s.space == "global":
         k.outside.meet(who, k.lanes, k.clocks)
 
 
-def _increment(old: Value, limit: Value) -> Value:
-    return old.dtype.type(0) if old.view(np.uint32) >= limit.view(np.uint32) else old + old.dtype.type(1)
-
-
-_ATOMIC: dict[str, Callable[[Value, Value], Value]] = {
-    "add": lambda old, x: old + x,
-    "max": max,
-    "min": min,
-    "exch": lambda old, x: x,
-    "inc": _increment,
-}
-
-
 def _fence(k: Blocks, s: ir.Fence, env: dict[str, Value], active: Active) -> None:
-    if s.scope == "block":
-        return
     k.clocks.fence(k.by_warp(active))
 
 

@@ -87,9 +87,6 @@ def apply(op: str, args: list[Value], dtype: str) -> Value:
             return np.exp2(args[0])
         case "pack_f16" | "pack_bf16":
             return _pack(*(cast(x, op.removeprefix("pack_")) for x in args))
-        case "low" | "high":
-            half = _bits(args[0], np.uint32) >> np.uint32(0 if op == "low" else 16)
-            return _bits(half.astype(np.uint16), DTYPES[dtype])
         case "fma":
             return fma(*args)
     out = ops()[op].numpy(*args)
