@@ -93,3 +93,22 @@ def test_committed_results_read_back(capsys: pytest.CaptureFixture[str]) -> None
     assert len(capsys.readouterr().out.splitlines()) == 2 + len(workloads())
     records = [json.loads(line) for line in file.read_text().splitlines()]
     assert all(Row.read(r).record().items() <= r.items() for r in records)
+
+
+def test_plot_has_a_bar_and_its_ratio_for_each_workload(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    entry, failed = Entry(Times(4.0, 5.0), 1e-7, 1.0), Entry(None, None, 1.0, "out of memory")
+    rows = [
+        Row("quick", {"eager": entry, "compile": Entry(Times(3.0, 4.0), 1e-7, 1.0), "emmy_eq": Entry(Times(2.0, 5.0), 1e-7, 1.0)}),
+        Row("only_eager", {"eager": entry, "compile": failed, "emmy_eq": Entry(Times(8.0, 9.0), 1e-7, 1.0)}),
+        Row("not_ours", {"eager": entry, "compile": entry, "emmy_eq": failed}),
+    ]
+    file, picture = tmp_path / "results.jsonl", tmp_path / "speed.svg"
+    file.write_text("".join(json.dumps(row.record() | {"device": "a GPU"}) + "\n" for row in rows))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command, "select", lambda names: [Workload(row.workload, lambda: torch.relu, ()) for row in rows])
+        assert command.main(["--read", str(file), "--plot", str(picture)]) == 0
+    drawn = picture.read_text()
+    assert all(text in drawn for text in ("on a GPU", "quick", " 2.00", " 1.50", "only_eager", " 0.50"))
+    assert "not_ours" not in drawn
+    assert drawn.count(" 0.50") == 1
