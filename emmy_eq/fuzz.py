@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import runpy
-import signal
 import sys
 import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.database import DirectoryBasedExampleDatabase, ExampleDatabase, InMemoryExampleDatabase
 
+from emmy_eq.testing.apart import Overtime, apart, limit
 from emmy_eq.testing.shrink import shrink
 from emmy_eq.testing.sources import Source
 from emmy_eq.testing.stages import Mismatch, check_program
@@ -60,7 +60,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Fuzzer:
-    """``known`` failures are not looked for again."""
+    """``known`` failures are not looked for again; ``begin`` is told of each program, ``find`` of each new failure."""
 
     until: float
     say: Callable[[str], None]
@@ -69,23 +69,49 @@ class Fuzzer:
     rows: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     known: dict[str, Failure] = field(default_factory=dict)
+    begin: Callable[[str], None] = lambda text: None
+    find: Callable[[Failure], None] = lambda failure: None
 
     def run(self, first_seed: int) -> None:
         """Batches with seeds from ``first_seed`` on until the time is over, after the corpus's own programs."""
-        self.replay()
+        for path in sorted(self.corpus.glob("*.py")) if self.corpus is not None else ():
+            self.apart(partial(self.replay, path))
         n = 0
         while time.monotonic() < self.until:
-            self.batch(first_seed + n, special=n % 4 == 3)
+            self.apart(partial(self.batch, first_seed + n, special=n % 4 == 3))
             n += 1
 
-    def replay(self) -> None:
-        for path in sorted(self.corpus.glob("*.py")) if self.corpus is not None else ():
-            scope = runpy.run_path(str(path))
-            case = Case(scope["special"], scope["accuracy"], scope["key"])
-            failure = self.attempt(scope["program"], scope["example_inputs"], path.read_text(), case)
-            if failure is not None:
-                self.known[failure.kind] = failure
-                self.say(f"still fails: {path}")
+    def apart(self, work: Callable[[], None]) -> None:
+        """``work`` in a process of its own; the program that it was lost at is a failure, as is what it had found by then."""
+        running = ""
+        found: list[Failure] = []
+
+        def inside(say: Callable[[Any], None]) -> None:
+            self.begin = self.find = say
+            work()
+            say((self.rows, self.refused, self.known))
+
+        def hear(said: Any) -> None:
+            nonlocal running
+            if isinstance(said, str):
+                running = said
+                self.count += 1
+            elif isinstance(said, Failure):
+                found[:] = [said]
+            else:
+                self.rows, self.refused, self.known = said
+
+        lost = apart(inside, hear, self.until + GRACE + PATIENCE)
+        for failure in (*found, Failure(f"the process {lost}", "at this program", running, slow=True)) if lost else ():
+            self.keep(failure)
+
+    def replay(self, path: Path) -> None:
+        scope = runpy.run_path(str(path))
+        case = Case(scope["special"], scope["accuracy"], scope["key"])
+        failure = self.attempt(scope["program"], scope["example_inputs"], path.read_text(), case)
+        if failure is not None:
+            self.known[failure.kind] = failure
+            self.say(f"still fails: {path}")
 
     def batch(self, number: int, special: bool) -> None:
         """At most one new failure, made small by hypothesis."""
@@ -104,6 +130,7 @@ class Fuzzer:
             if failure is None or failure.kind in self.known or (found and failure.kind != found[0][1].kind):
                 return  # the first kind is made small before others are looked for
             found.append((source, failure))
+            self.find(failure)
             raise AssertionError(failure.kind)
 
         try:
@@ -138,15 +165,16 @@ class Fuzzer:
         return self.attempt(source.function(), source.tensors(), f"{source}{case}", case)
 
     def attempt(self, function: Callable[..., Any], inputs: tuple[Any, ...], text: str, case: Case) -> Failure | None:
+        self.begin(text)
         self.count += 1
         if self.count % 10 == 0:
             self.say(self.progress())
         try:
-            with _limit(PATIENCE):
+            with limit(PATIENCE):
                 nvrtc = case.key % CUBINS == 0
                 done = check_program(function, inputs, special=case.special, accuracy=case.accuracy, key=case.key, nvrtc=nvrtc)
-        except Exception as error:
-            return Failure(_kind(error), f"{type(error).__name__}: {error}", text, isinstance(error, TimeoutError))
+        except (Exception, Overtime) as error:
+            return Failure(_kind(error), f"{type(error).__name__}: {error}", text, isinstance(error, Overtime))
         self.rows += done.rows
         self.refused.update(done.refused)
         return None
@@ -184,24 +212,8 @@ def _progress_line(text: str) -> None:
     print(f"fuzz: {text}".ljust(100), end=end, file=sys.stderr, flush=True)
 
 
-def _kind(error: Exception) -> str:
+def _kind(error: BaseException) -> str:
     if isinstance(error, Mismatch):
         return error.stage.partition(":")[0]
-    last = traceback.extract_tb(error.__traceback__)[-1]
+    last = traceback.extract_tb(error.__traceback__)[-2 if isinstance(error, Overtime) else -1]  # a signal's handler is none of its place
     return f"{type(error).__name__} in {last.name} ({Path(last.filename).name})"
-
-
-@contextmanager
-def _limit(seconds: float) -> Iterator[None]:
-    """Raise `TimeoutError` in the block once it has had so much of the processor: a busy machine is no fault of the program."""
-
-    def over(*_: Any) -> None:
-        raise TimeoutError(f"more than {seconds:.0f} s")
-
-    before = signal.signal(signal.SIGPROF, over)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +22,7 @@ from emmy_eq import ops
 from emmy_eq.fuzz import Fuzzer, fuzz
 from emmy_eq.testing import Source, programs
 from emmy_eq.testing.sources import Given
-from emmy_eq.testing.stages import check_program
+from emmy_eq.testing.stages import Checked, check_program
 
 slow = settings(suppress_health_check=list(HealthCheck), phases=(Phase.explicit, Phase.generate))
 
@@ -123,13 +131,53 @@ def test_a_planted_fault_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch
     (path,) = tmp_path.glob("*.py")
     assert path.read_text().count("    y") <= 2
     again = Fuzzer(math.inf, lambda text: None, tmp_path)
-    again.replay()
+    again.replay(path)
     assert again.known.keys() == fuzzer.known.keys()
     monkeypatch.setitem(ops.ops(), "mul", row)
     mended = Fuzzer(math.inf, lambda text: None, tmp_path)
-    mended.replay()
+    mended.replay(path)
     assert mended.count == 1
     assert not mended.known
+
+
+def swallows(*_: Any, **__: Any) -> Checked:
+    try:
+        while True:
+            pass
+    except Exception:
+        return Checked()
+
+
+def native(*_: Any, **__: Any) -> Checked:
+    deque(repeat(0), maxlen=0)  # C code that looks at no signal
+    return Checked()
+
+
+def crashes(*_: Any, **__: Any) -> Checked:
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return Checked()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Python 3.12 warns of forks beside threads
+@pytest.mark.parametrize(
+    ("check", "kind"),
+    [(swallows, "Overtime in swallows (test_fuzz.py)"), (native, "the process died of SIGXCPU"), (crashes, "the process died of SIGSEGV")],
+)
+def test_a_program_that_does_not_end_or_takes_its_process_with_it_is_kept(
+    check: Callable[..., Checked], kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("emmy_eq.fuzz.check_program", check)
+    monkeypatch.setattr("emmy_eq.fuzz.PATIENCE", 0.1)
+    fuzzer = Fuzzer(time.monotonic() + 60, lambda text: None, tmp_path)
+    fuzzer.apart(partial(fuzzer.batch, 0, special=False))
+    assert fuzzer.known.keys() == {kind}
+    assert "def program" in fuzzer.known[kind].program
+    (path,) = tmp_path.glob("*.py")
+    assert path.read_text() == fuzzer.known[kind].program
+    monkeypatch.setattr("emmy_eq.fuzz.check_program", lambda *_, **__: Checked(rows=1))
+    mended = Fuzzer(time.monotonic() + 60, lambda text: None, tmp_path)
+    mended.apart(partial(mended.replay, path))
+    assert (mended.rows, mended.count, mended.known) == (1, 1, {})
 
 
 def test_the_command_ends_in_time_and_says_what_it_did() -> None:

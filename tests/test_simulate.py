@@ -12,6 +12,7 @@ import pytest
 from emmy_eq.codegen import kernel_ir as ir
 from emmy_eq.codegen import simulate
 from emmy_eq.codegen.kernel_ir import walk
+from emmy_eq.codegen.simulate import control
 from emmy_eq.index import Idx, const, var
 from tests import kernel_samples as ks
 from tests.kernel_samples import Sample, buffers, replaced, without
@@ -34,6 +35,26 @@ def outcome(sample: Sample) -> None:
 @pytest.mark.parametrize("name", ks.samples())
 def test_values(name: str) -> None:
     outcome(ks.samples()[name])
+
+
+@pytest.mark.parametrize("name", ks.samples())
+def test_no_more_statements_are_executed_than_steps_says(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fuzzer goes by it: a fused plan whose one thread had ten million statements took minutes."""
+    executed = 0
+
+    def counted(handler: Callable[..., Any]) -> Callable[..., Any]:
+        def count(*args: Any) -> Any:
+            nonlocal executed
+            executed += 1
+            return handler(*args)
+
+        return count
+
+    for table in ("SIMPLE", "WAITING"):
+        monkeypatch.setattr(control, table, {kind: counted(handler) for kind, handler in getattr(control, table).items()})
+    sample = ks.samples()[name]
+    simulate.run(sample.kernel, buffers(sample, sample.inputs(np.random.default_rng(0))))
+    assert executed <= simulate.steps(sample.kernel) <= 2 * executed + 30
 
 
 def fault(sample: Sample, kernel: ir.Kernel) -> simulate.KernelFault:

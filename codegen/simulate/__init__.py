@@ -7,11 +7,12 @@ bounds and alignment, barriers and shuffles for divergence, waits for deadlock. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from emmy_eq import index
 from emmy_eq.codegen import kernel_ir as ir
 from emmy_eq.codegen.kernel_ir import walk
 from emmy_eq.codegen.simulate import control, tma, values
@@ -38,6 +39,26 @@ def run(kernel: ir.Kernel, buffers: dict[str, np.ndarray[Any, Any]]) -> None:
     for p in kernel.params:
         if p.kind == "zeroed" and data[p.name].any():
             raise KernelFault(kernel.name, "end", "protocol", f"{p.name} is not zero again")
+
+
+def steps(kernel: ir.Kernel) -> int:
+    """At most so many statements are executed by `run`, one after the other and each over the threads of many blocks: it takes
+    microseconds for each, few or many threads alike."""
+    extents = dict(zip(("bx", "by", "bz", "tid"), (*kernel.grid, kernel.threads), strict=True))
+    return sum(1 for _ in _groups(kernel)) * _steps(kernel.body, extents)
+
+
+def _steps(body: tuple[ir.Stmt, ...], extents: Mapping[str, int]) -> int:
+    total = len(body)
+    for s in body:
+        if isinstance(s, ir.For):
+            first, last = index.bounds(s.start, extents)[0], index.bounds(s.stop, extents)[1]
+            total += len(range(first, last, s.step)) * _steps(s.body, {**extents, s.var: max(last, 1)})
+        elif isinstance(s, ir.Role):
+            total += sum(-(-count // control.GROUP) * _steps(b, extents) for (_, count), b in zip(s.warps, s.bodies, strict=True))
+        else:
+            total += sum(_steps(b, extents) for b in walk.bodies(s))
+    return total
 
 
 def _flat(kernel: ir.Kernel, p: ir.Param, buffers: dict[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:

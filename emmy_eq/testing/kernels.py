@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
 from random import Random
 from typing import Any
 
@@ -21,6 +20,7 @@ from emmy_eq.ops import DTYPES
 
 Array = np.ndarray[Any, Any]
 OTHERS = 3  # rows beside the default
+STEPS = 200_000  # of a plan under one choice of rows: seconds on the simulator.  Fused without regard to cost, one thread may do it all
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +39,11 @@ def launched(loops: loop_ir.Program) -> list[loop_ir.Kernel]:
     return [k for k in loops.kernels if any(0 not in b.shape for b in k.outputs)]
 
 
-def serial_steps(body: Sequence[loop_ir.Stmt], repeats: int = 1) -> int:
-    """Statements that are executed one after the other where every fold is in order."""
-    steps = 0
-    for s in body:
-        if isinstance(s, loop_ir.Loop):
-            steps += serial_steps(s.body, repeats)
-        elif isinstance(s, loop_ir.Fold):
-            steps += serial_steps((*s.body, *s.observer), repeats * prod(a.extent for a in s.axes))
-        else:
-            steps += repeats
-    return steps
-
-
 def runs(loops: loop_ir.Program, inputs: Mapping[str, Array], on: Target, rng: Random, cubins: bool = False) -> Iterator[Run]:
     """The plan with default rows first, then with other rows drawn for each kernel; with ``cubins`` NVRTC must take the CUDA of the first.
 
-    Raises `emmy_eq.codegen.simulate.KernelFault` on a race, an access out of bounds, a barrier that not all reach; `Unsupported` where
-    a kernel has no row that lowers.
+    Those that take the simulator more than `STEPS` are left out.  Raises `emmy_eq.codegen.simulate.KernelFault` on a race, an access out
+    of bounds, a barrier that not all reach; `Unsupported` where a kernel has no row that lowers.
     """
     proposed = {k.name: schedules(k, on) for k in launched(loops)}
     for n in range(1 + OTHERS):
@@ -64,13 +51,15 @@ def runs(loops: loop_ir.Program, inputs: Mapping[str, Array], on: Target, rng: R
             return
         rows = {name: rng.choice(found[1:]) if n and len(found) > 1 else found[0] for name, found in proposed.items()}
         try:
-            made = [(k, kernel(k, row, on)) for k in launched(loops) for row in (rows[k.name],)]
+            made = [kernel(k, rows[k.name], on) for k in launched(loops)]
         except Unsupported:
             if n:
                 continue  # a row after the first may be refused
             raise
+        if sum(map(simulate.steps, made)) > STEPS:
+            continue
         memory = buffers(loops, inputs)
-        for _, lowered in made:
+        for lowered in made:
             simulate.run(lowered, memory)
             if cubins and n == 0 and nvrtc.available():
                 nvrtc.compile_cubin(cuda.source(lowered, on), on.arch)
