@@ -2,7 +2,8 @@
 
     WORK=t256.b2 TILE=i0:r2.t16.v4,i1:r2.t16.v4 REDUCE=i2:s.r16 STAGE=2:shared RASTER=row
 
-``WORK`` is the threads of a block, and the blocks for which an SM must have registers.
+``WORK`` is the threads of a block, and the blocks for which an SM must have registers.  ``t256.p132``: of 132 blocks, each of which
+takes one tile of results after another (persistent blocks), so that the next tile's operands come while results leave.
 ``TILE`` splits the axes of the outer loops, ``REDUCE`` the axes that folds bind (and inner loops over them).  The parts
 of a split are written outermost to innermost, and an element's coordinate is
 
@@ -110,6 +111,7 @@ class Schedule:
     stage: Stage = Stage()
     raster: str = "row"
     resident: int = 0  # blocks that an SM must have registers for; 0: as many as the compiler leaves room for
+    persistent: int = 0  # blocks that walk all tiles; 0: a block a tile
 
     def __str__(self) -> str:
         return show(self)
@@ -129,7 +131,7 @@ class Schedule:
 
 def show(row: Schedule) -> str:
     """The one canonical spelling."""
-    items = [f"WORK=t{row.threads}{f'.b{row.resident}' if row.resident else ''}"]
+    items = [f"WORK=t{row.threads}{f'.b{row.resident}' if row.resident else ''}{f'.p{row.persistent}' if row.persistent else ''}"]
     for key, axes in (("TILE", row.tile), ("REDUCE", row.reduce)):
         if axes:
             items.append(f"{key}={','.join(f'{name}:{split}' for name, split in axes)}")
@@ -148,9 +150,9 @@ def parse(text: str) -> Schedule:
         if key in fields:
             raise InvalidInput(f"schedule item {item!r}", f"{key} is given twice")
         fields[key] = value
-    work = re.fullmatch(r"t(\d+)(?:\.b([1-9]\d*))?", fields.get("WORK", ""))
+    work = re.fullmatch(r"t(\d+)(?:\.b([1-9]\d*))?(?:\.p([1-9]\d*))?", fields.get("WORK", ""))
     if work is None:
-        why = "it is t and a number of threads, and perhaps b and the blocks an SM must hold: t256, t256.b2"
+        why = "it is t and a number of threads, perhaps b and the blocks an SM must hold, p and the blocks of all: t256, t256.b2, t256.p132"
         raise InvalidInput(f"WORK={fields.get('WORK', '')}", why)
     row = Schedule(
         threads=int(work[1]),
@@ -159,6 +161,7 @@ def parse(text: str) -> Schedule:
         stage=_stage(fields["STAGE"]) if "STAGE" in fields else Stage(),
         raster=fields.get("RASTER", "row"),
         resident=int(work[2] or 0),
+        persistent=int(work[3] or 0),
     )
     check(row)
     return row
@@ -207,6 +210,8 @@ def check(row: Schedule) -> None:
         raise InvalidInput(f"WORK=t{row.threads}", f"threads are a power of two from 32 to {MAX_THREADS}")
     if row.threads * row.resident > 2048:
         raise InvalidInput(f"WORK=t{row.threads}.b{row.resident}", "an SM holds 2048 threads")
+    if row.persistent and row.stage.path != "tma":
+        raise InvalidInput(f"WORK=t{row.threads}.p{row.persistent}", "blocks that take several tiles have operands by the copy engine: STAGE=4:tma")
     names = [name for name, _ in (*row.tile, *row.reduce)]
     for name in names:
         if names.count(name) > 1:

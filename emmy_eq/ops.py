@@ -232,7 +232,7 @@ _ROWS = (
     Op("cosh", 1, np.cosh, _f("coshf({0})"), unit="sfu", cost=12),
     Op("tanh", 1, np.tanh, _f("tanhf({0})"), unit="sfu", cost=2.6, fast=Fast("emmy_fast_tanh({0})", 1, 2.0**-11)),
     Op("erf", 1, _numpy_erf, _f("erff({0})"), unit="sfu", cost=3.8),
-    Op("sigmoid", 1, _numpy_sigmoid, {"f32": "(1.0f / (1.0f + expf(-{0})))", "f64": "(1.0 / (1.0 + exp(-{0})))"}, unit="sfu", cost=6, flops=4,
+    Op("sigmoid", 1, _numpy_sigmoid, {"f32": "emmy_fast_rcp(1.0f + expf(-{0}))", "f64": "(1.0 / (1.0 + exp(-{0})))"}, unit="sfu", cost=6, flops=4,
        fast=Fast("emmy_fast_rcp(1.0f + __expf(-{0}))", 2, 110 * _ULP, 2.0**-126)),
     # rounding and sign
     Op("floor", 1, np.floor, _f("floorf({0})")),

@@ -36,9 +36,9 @@ class Level:
 class Builder:
     """A kernel in the making.  ``taken``: names that its buffers have."""
 
-    def __init__(self, threads: int, grid: int, taken: Container[str] = ()) -> None:
+    def __init__(self, threads: int, taken: Container[str] = ()) -> None:
         self.taken = taken
-        self.extents: dict[str, int] = {"tid": threads, "bx": grid}
+        self.extents: dict[str, int] = {"tid": threads}
         self.threads = threads
         self.levels: list[Level] = [Level(frozenset())]
         self.shared: list[k.Shared] = []

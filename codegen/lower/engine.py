@@ -18,6 +18,7 @@ from emmy_eq.codegen.lower import access, fold, positions, scan, stage, tma_stor
 from emmy_eq.codegen.lower.access import Memory
 from emmy_eq.codegen.lower.builder import Builder, literal
 from emmy_eq.codegen.lower.layout import AxisMap, Fragment, Scope, atom_map, bits, coordinates, join, scalar
+from emmy_eq.codegen.lower.persistent import Rounds
 from emmy_eq.codegen.lower.threads import Digits, digits
 from emmy_eq.codegen.lower.tma import Producer
 from emmy_eq.codegen.tile_ir import Fold, Stmt, Tile, Value, axes, is_gather, values
@@ -42,8 +43,11 @@ class Engine:
         self.tile, self.row = tile, tile.schedule
         self.known: dict[str, Value] = values(tile.body)
         self.buffers = {x.name: x for x in (*tile.inputs, *tile.outputs)}
-        self.digits: Digits = digits(tile)
-        self.b = Builder(self.row.threads, self.digits.grid, self.buffers)
+        self.b = Builder(self.row.threads, self.buffers)
+        number, turn = self.b.fresh("tile"), self.b.fresh("round")
+        self.digits: Digits = digits(tile, var(number) if self.row.persistent else var("bx"))
+        self.b.extents["bx"] = self.digits.grid
+        self.rounds = Rounds(turn, number, self.digits.count, self.digits.grid) if self.row.persistent else None
         self.home: dict[str, AxisMap] = {}
         self.needed: dict[str, frozenset[str]] = {}
         self.holds: frozenset[str] = frozenset()  # conditions that are true of all that is now in hand
@@ -52,6 +56,15 @@ class Engine:
         self.producer = Producer()
         self.outer = tuple(a.name for a in axes(tile.body).outer)
         self.joined = self.digits.split == 1  # whether one block is left for each output tile
+
+    @property
+    def inside(self) -> bool:
+        """Whether what is emitted stands in a loop, other than that of a persistent block."""
+        return len(self.b.levels) > 1 + (self.rounds is not None)
+
+    def turn(self, step: Idx, steps: int) -> Idx:
+        """``step`` of ``steps``, counted on from one tile of a persistent block to the next."""
+        return self.b.simplify(var(self.rounds.round) * steps + step) if self.rounds is not None else step
 
     # -- walking the tree -----------------------------------------------------------------------------------------
 
@@ -212,12 +225,12 @@ class Engine:
         over = tuple(sorted({n for i in s.index for n in ix.variables(i) if not is_gather(n)}))
         where = access.owner(self.b, bits(self.home, over))
         if not self.joined:
-            where = (*where, Cmp(var("bx") // self.digits.tiles, "==", ix.const(0)))
+            where = (*where, Cmp(self.digits.number // self.digits.tiles, "==", ix.const(0)))
         # The blocks along another store's axes hold this value too, and one of them is to write it.
         elsewhere = [self.digits.block[a] for a in self.outer if a not in over]
         where = (*where, *(Cmp(block, "==", ix.const(0)) for block in map(self.b.simplify, elsewhere) if block != ix.const(0)))
-        if not where and (to := tma_store.tile(self, s)) is not None:
-            tma_store.store(self, s, exact, to)
+        if not where and (to := tma_store.boxes(self, s)) is not None:
+            tma_store.store(self, exact, to)
             return
         frag = self.value(s.value, self.home)
         memory = Memory("global", s.buffer, buffer.dtype)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from emmy_eq.codegen import kernel_ir as k
 from emmy_eq.codegen.kernel_ir.verify import dynamic_shared
-from emmy_eq.codegen.lower import barriers
+from emmy_eq.codegen.lower import barriers, persistent, tma_store
 from emmy_eq.codegen.lower.engine import Engine
 from emmy_eq.codegen.tile_ir import Tile
 from emmy_eq.errors import Unsupported
@@ -23,12 +23,14 @@ def lower(tile: Tile, target: Target) -> k.Kernel:
     if any(s.atom == "k8" for _, s in tile.schedule.reduce) and target.contraction_units["f32"] != "tf32":
         raise Unsupported("schedule", "k8 rounds f32 operands to tf32, which takes --accuracy fast")
     e = Engine(tile)
-    e.run(tile.body)
+    persistent.run(e)
+    if e.producer.results:
+        tma_store.finish(e)
     body, threads = barriers.insert(tuple(e.b.levels[0].stmts), frozenset(e.doubled)), tile.schedule.threads
     resident = tile.schedule.resident
     if e.producer.body:
         resident = max(resident, 1)
-        body, threads = e.producer.beside(body, threads, target.registers_per_sm, resident)
+        body, threads = e.producer.beside(body, threads, target.registers_per_sm, resident, e.rounds)
     groups = (("input", tile.inputs), ("output", tile.outputs))
     params = (*(k.Param(x.name, x.dtype, prod(x.shape), kind) for kind, group in groups for x in group), *e.b.scratch)
     kernel = k.Kernel(

@@ -23,7 +23,7 @@ FIRST_THREAD: k.Predicate = (k.Cmp(TID, "==", ix.const(0)),)
 def join(e: Engine, states: list[State], totals: list[Parts], maps: Scope) -> list[Parts]:
     """Every block's ``totals`` as one; only one block of each output tile goes on from here."""
     b = e.b
-    tile, rank = b.simplify(var("bx") % e.digits.tiles), b.simplify(var("bx") // e.digits.tiles)
+    tile, rank = b.simplify(e.digits.number % e.digits.tiles), b.simplify(e.digits.number // e.digits.tiles)
     maps = _private(e, totals, maps)
     folded = bits(maps, tuple(maps))
     mine, slots = reduce.without(b, folded)

@@ -9,13 +9,16 @@ from emmy_eq import index as ix
 from emmy_eq.codegen.schedule import Split
 from emmy_eq.codegen.tile_ir import Fold, Tile, axes, walk
 from emmy_eq.errors import InvalidInput
-from emmy_eq.index import Idx, var
+from emmy_eq.index import Idx
 
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """Per axis: the block coordinate, the steps of its serial loop, and the stride of its digit in the thread number."""
+    """Per axis: the block coordinate, the steps of its serial loop, and the stride of its digit in the thread number.  ``number``: that
+    of the tile of results at hand, ``count`` of which are dealt to ``grid`` blocks."""
 
+    number: Idx
+    count: int
     grid: int
     block: dict[str, Idx]
     steps: dict[str, int]
@@ -24,21 +27,22 @@ class Digits:
     tiles: int  # blocks that have output tiles of their own
 
 
-def digits(tile: Tile) -> Digits:
+def digits(tile: Tile, number: Idx) -> Digits:
     row, roles = tile.schedule, axes(tile.body)
     counts = {a.name: -(-a.extent // (row.split(a.name).steps * row.split(a.name).tile)) for a in roles.outer}
     tiles = prod(counts.values())
     split = prod(row.split(a.name).blocks for a in roles.folded)
-    block = _raster(row.raster, counts, var("bx") % tiles if split > 1 else var("bx"))
+    block = _raster(row.raster, counts, number % tiles if split > 1 else number)
     steps = {a.name: row.split(a.name).steps for a in roles.outer}
-    rest = var("bx") // tiles
+    rest = number // tiles
     given = dict(row.reduce)
     for a in roles.folded:
         s = given.get(a.name, Split(steps=0))
         block[a.name] = rest % s.blocks if s.blocks > 1 else ix.const(0)
         rest = rest // s.blocks
         steps[a.name] = s.steps or -(-a.extent // (s.blocks * s.tile))
-    return Digits(max(tiles * split, 1), block, steps, _strides(tile), split, tiles)
+    count = max(tiles * split, 1)
+    return Digits(number, count, min(row.persistent or count, count), block, steps, _strides(tile), split, tiles)
 
 
 def _raster(order: str, counts: dict[str, int], bx: Idx) -> dict[str, Idx]:

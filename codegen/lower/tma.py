@@ -15,6 +15,7 @@ from emmy_eq import index as ix
 from emmy_eq.codegen import kernel_ir as k
 from emmy_eq.codegen.lower import access
 from emmy_eq.codegen.lower.layout import TID, Fragment, Scope, coordinates
+from emmy_eq.codegen.lower.persistent import Rounds, around
 from emmy_eq.codegen.schedule import WARP, WARPGROUP
 from emmy_eq.codegen.tile_ir import Fold
 from emmy_eq.errors import Unsupported
@@ -79,6 +80,7 @@ class Producer:
 
     maps: list[k.TensorMap] = field(default_factory=list)
     boxes: list[k.Shared] = field(default_factory=list)  # that hold operands
+    results: list[k.Shared] = field(default_factory=list)  # that hold results alone
     start: list[k.Stmt] = field(default_factory=list)
     body: list[k.Stmt] = field(default_factory=list)
     splits: tuple[k.Stmt, ...] = ()
@@ -89,7 +91,9 @@ class Producer:
         extents, found = tuple(ix.bounds(f, axes)[1] + 1 for f in parts), tuple(shape[f] for f in parts)
         self.maps.append(k.TensorMap(name, buffer, dtype, extents, found, (panel(dtype), rows, *(1 for _ in parts[2:])), ROW))
 
-    def beside(self, body: tuple[k.Stmt, ...], threads: int, registers: int, resident: int) -> tuple[tuple[k.Stmt, ...], int]:
+    def beside(
+        self, body: tuple[k.Stmt, ...], threads: int, registers: int, resident: int, rounds: Rounds | None
+    ) -> tuple[tuple[k.Stmt, ...], int]:
         """``body`` in ``threads`` threads, the others' in those after them, and how many threads that is together.
 
         A block that has an SM's ``registers`` for itself gives its warpgroups more than the others; else one warp asks for boxes.
@@ -100,9 +104,9 @@ class Producer:
         more = min(MANY, (equal * groups - FEW - SOME * splitting) // computing // REGISTERS * REGISTERS)
         alone = resident == 1 and more > equal
         roles = [(threads, more, _apart(body, threads))]
-        roles += [(WARPGROUP, SOME, self.splits)] if splitting else []
+        roles += [(WARPGROUP, SOME, around(rounds, self.splits))] if splitting else []
         first = sum(count for count, _, _ in roles)
-        roles.append((WARPGROUP if alone else WARP, FEW, self._asks(first // WARP)))
+        roles.append((WARPGROUP if alone else WARP, FEW, self._asks(first // WARP, around(rounds, tuple(self.body)))))
         warps, bodies, start = [], [], 0
         for count, most, does in roles:
             warps.append((start, count // WARP))
@@ -111,8 +115,8 @@ class Producer:
         role = k.Role(tuple(warps), tuple(bodies))
         return (k.If((k.Cmp(TID, "==", ix.const(0)),), tuple(self.start)), k.Barrier(), role), start * WARP
 
-    def _asks(self, warp: int) -> tuple[k.Stmt, ...]:
-        return (k.If((k.Cmp(TID // WARP, "==", ix.const(warp)), k.Elect()), tuple(self.body)),)
+    def _asks(self, warp: int, body: tuple[k.Stmt, ...]) -> tuple[k.Stmt, ...]:
+        return (k.If((k.Cmp(TID // WARP, "==", ix.const(warp)), k.Elect()), body),)
 
 
 def _apart(body: tuple[k.Stmt, ...], threads: int) -> tuple[k.Stmt, ...]:
@@ -186,7 +190,7 @@ class Stream:
         """What the producer does for a turn, whose axes are bound."""
         slot = turn % self.depth
         tiles = [self.tile(name, turn) for name in self.tiles]
-        boxes = [k.TmaLoad(tile.map, point, tile.array, to, self.full, slot) for tile in tiles for point, to in panels(e, tile)]
+        boxes = [k.TmaLoad(tile.map, point, tile.array, to, self.full, slot) for tile in tiles for point, to in _panels(e, tile)]
         size = sum(t.size * itemsize(t.dtype) for t in tiles)
         return k.MbarWait(self.empty, slot, (turn // self.depth + 1) % 2), k.MbarExpect(self.full, slot, size), *boxes
 
@@ -210,11 +214,15 @@ class Stream:
 
 @dataclass(slots=True)
 class Pipeline:
-    """The operands of one fold; see `emmy_eq.codegen.lower.pipeline`."""
+    """The operands of one fold; see `emmy_eq.codegen.lower.pipeline`.  ``turn``: that of the step at hand."""
 
     placed: list[Placed]
     stream: Stream
-    step: Idx
+    turn: Idx = ix.const(0)
+
+    @property
+    def steps(self) -> int:
+        return prod(p.steps for p in self.placed)
 
     @staticmethod
     def start(
@@ -228,8 +236,8 @@ class Pipeline:
         step = var(e.b.fresh("ahead"))
         e.b.extents[step.name] = steps
         with e.bound(e.maps_at(placed, step)):
-            e.producer.body.append(k.For(step.name, ix.const(0), ix.const(steps), 1, stream.asks(e, step)))
-        return Pipeline(placed, stream, ix.const(0))
+            e.producer.body.append(k.For(step.name, ix.const(0), ix.const(steps), 1, stream.asks(e, e.turn(step, steps))))
+        return Pipeline(placed, stream)
 
     def run(self, e: Engine, multiply: Callable[[], None], totals: Sequence[Fragment]) -> None:
         """All steps, each with its axes bound.
@@ -237,41 +245,45 @@ class Pipeline:
         The last stands behind the loop: where wgmmas of a loop are still running at its end, and what they make is read under a
         condition, ptxas serializes them all (its warning C7514).
         """
-        steps = prod(p.steps for p in self.placed)
+        steps, results = self.steps, tuple(str(x) for total in totals for x in total.atoms)
         if steps > 1:
             name = e.b.fresh("step")
             with e.b.loop(name, steps - 1):
                 self._step(e, var(name), multiply)
-                self._release(e)
+                self._release(e, (k.Cmp(var(name), ">", ix.const(0)),))
         self._step(e, ix.const(steps - 1), multiply)
-        e.b.emit(k.WgmmaWait(0, tuple(str(x) for total in totals for x in total.atoms)))
+        if e.rounds is not None and steps > 1:
+            self._release(e)
+        e.b.emit(k.WgmmaWait(0, results))
+        if e.rounds is not None:
+            self.stream.release(e, self.turn)
 
     def run_apart(self, e: Engine, multiply: Callable[[], None], add: Callable[[], None]) -> None:
         """All steps, each with its axes bound.  ``multiply`` waits for its products; ``add`` needs no operands any more."""
         name = e.b.fresh("step")
-        with e.b.loop(name, prod(p.steps for p in self.placed)):
+        with e.b.loop(name, self.steps):
             self._step(e, var(name), multiply)
-            self.stream.release(e, self.step)
+            self.stream.release(e, self.turn)
             add()
 
     def _step(self, e: Engine, step: Idx, multiply: Callable[[], None]) -> None:
-        self.step = step
-        self.stream.wait(e, step)
+        self.turn = e.turn(step, self.steps)
+        self.stream.wait(e, self.turn)
         with e.bound(e.maps_at(self.placed, step)):
             multiply()
 
     def tile(self, name: str) -> BoxTile:
-        return self.stream.tile(name, self.step)
+        return self.stream.tile(name, self.turn)
 
-    def _release(self, e: Engine) -> None:
+    def _release(self, e: Engine, where: k.Predicate = ()) -> None:
         """The products of the step before are done: its buffers are free.  Those of this step go on."""
         e.b.emit(k.WgmmaWait(1))
-        self.stream.release(e, self.step + (self.stream.depth - 1), (k.Cmp(self.step, ">", ix.const(0)),))
+        self.stream.release(e, self.turn + (self.stream.depth - 1), where)
 
 
 def once(e: Engine) -> None:
     """The producer asks for the operands of what stands in no loop."""
-    if len(e.b.levels) > 1:
+    if e.inside or (e.rounds is not None and len(e.b.levels) == 1):
         raise Unsupported("schedule", "operands by the copy engine inside a serial loop")
 
 
@@ -317,7 +329,7 @@ def _boxed(e: Engine, name: str) -> BoxTile:
     return BoxTile(name, "", v.dtype, inner, outer, rows, -(-e.home[inner].tile // width), rows * width, parts, ix.const(0))
 
 
-def panels(e: Engine, tile: BoxTile) -> Iterator[tuple[tuple[Idx, ...], Idx]]:
+def _panels(e: Engine, tile: BoxTile) -> Iterator[tuple[tuple[Idx, ...], Idx]]:
     """Of each box of the tile: its coordinates, and where it lies in shared memory."""
     bases = {a: m.base for a, m in e.home.items()}
     for n in range(tile.count):
@@ -335,15 +347,15 @@ def get(e: Engine, tile: BoxTile, reader: Scope) -> Fragment:
         first = {**point, tile.inner: point[tile.inner] * width}
         names = tuple(e.b.fresh("v") for _ in range(width))
         along, row = (reader[a].coordinate(first[a]) - reader[a].base for a in (tile.inner, tile.outer))
-        e.b.emit(k.Load(names, tile.dtype, "shared", tile.array, element(e, tile, along, row)))
+        e.b.emit(k.Load(names, tile.dtype, "shared", tile.array, element(e, tile, tile.start, along, row)))
         for n, name in enumerate(names):
             there = {**first, tile.inner: first[tile.inner] + n}
             found[tuple(there[a] for a in axes)] = name
     return Fragment(axes, tuple(counts.values()), tuple(found[tuple(p.values())] for p in coordinates(counts)), tile.dtype)
 
 
-def element(e: Engine, tile: BoxTile, along: Idx, row: Idx) -> Idx:
-    """Where an element lies (``along`` the inner axis): the number of its chunk in a row is xored with the row's."""
+def element(e: Engine, tile: BoxTile, start: Idx, along: Idx, row: Idx) -> Idx:
+    """Where an element of the tile at ``start`` lies (``along`` the inner axis): the number of its chunk in a row is xored with the row's."""
     b, width, unit = e.b, panel(tile.dtype), chunk(tile.dtype)
     along, row = b.simplify(along), b.simplify(row)
     place, turn = b.index(along // unit % (ROW // UNIT)), b.index(row % (ROW // UNIT))
@@ -353,4 +365,4 @@ def element(e: Engine, tile: BoxTile, along: Idx, row: Idx) -> Idx:
         swizzled = b.let("xor", "i32", place, turn)
         b.extents[swizzled] = ROW // UNIT
         b.remember(key, swizzled)
-    return b.simplify(tile.start + along // width * tile.pitch + row * width + var(swizzled) * unit + along % unit)
+    return b.simplify(start + along // width * tile.pitch + row * width + var(swizzled) * unit + along % unit)

@@ -47,7 +47,7 @@ def emit(c: Contraction) -> None:
 def _check(c: Contraction) -> None:
     inner = {r for f, over in zip(c.f.carries, c.plan.inner, strict=True) for r, x in zip(f.results, over, strict=True) if x}
     held = all(p.held for p in c.plan.matrix.values()) and not any(p.held for p in c.scores.values())
-    one = len(c.states) == len(c.placed) == c.e.digits.split == 1 and isinstance(c.states[0], Twisted)
+    one = len(c.states) == len(c.placed) == c.e.digits.split == 1 and c.e.rounds is None and isinstance(c.states[0], Twisted)
     if not (one and held and inner == set(c.plan.matrix)):
         raise Unsupported("schedule", "the copy engine for a fold inside another, but for one weighted sum under a product")
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import prod
 from typing import TYPE_CHECKING
 
 from emmy_eq import index as ix
@@ -69,7 +68,7 @@ class Products:
     def _multiply(self, e: Engine) -> None:
         """This step's sums."""
         groups = [_operands(e, group, self.pipeline) for group in self.sums]
-        e.b.emit(k.MbarWait(self.ready, *self.pipeline.stream.phase(self.pipeline.step)))
+        e.b.emit(k.MbarWait(self.ready, *self.pipeline.stream.phase(self.pipeline.turn)))
         take_turns(e, True, 0, 1)
         e.b.emit(k.WgmmaFence())
         for group in groups:
@@ -150,7 +149,8 @@ def _splits(e: Engine, pipeline: Pipeline, ready: str) -> tuple[k.Stmt, ...]:
     stream = pipeline.stream
     arrays = dict.fromkeys((t.array, t.small, t.buffer) for t in stream.tiles.values() if t.small)
     step = var(e.b.fresh("split"))
-    slot, phase = stream.phase(step)
+    e.b.extents[step.name] = pipeline.steps
+    slot, phase = stream.phase(e.turn(step, pipeline.steps))
     with e.b.apart() as body:
         e.b.emit(k.MbarWait(stream.full, slot, phase))
         for array, small, size in arrays:
@@ -163,7 +163,7 @@ def _splits(e: Engine, pipeline: Pipeline, ready: str) -> tuple[k.Stmt, ...]:
             e.b.emit(k.For(part.name, ix.const(0), ix.const(-(-size // (WARPGROUP * WIDTH))), 1, inner, 0))
         e.b.emit(k.ProxyFence())
         e.b.emit(k.MbarArrive(ready, slot))
-    return (k.For(step.name, ix.const(0), ix.const(prod(p.steps for p in pipeline.placed)), 1, tuple(body)),)
+    return (k.For(step.name, ix.const(0), ix.const(pipeline.steps), 1, tuple(body)),)
 
 
 def _split(e: Engine, array: str, small: str, at: Idx) -> None:
