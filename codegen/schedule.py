@@ -211,7 +211,9 @@ def check(row: Schedule) -> None:
     if row.threads * row.resident > 2048:
         raise InvalidInput(f"WORK=t{row.threads}.b{row.resident}", "an SM holds 2048 threads")
     if row.persistent and row.stage.path != "tma":
-        raise InvalidInput(f"WORK=t{row.threads}.p{row.persistent}", "blocks that take several tiles have operands by the copy engine: STAGE=4:tma")
+        raise InvalidInput(
+            f"WORK=t{row.threads}.p{row.persistent}", "operands of blocks that take several tiles come by the copy engine (tma)"
+        )
     names = [name for name, _ in (*row.tile, *row.reduce)]
     for name in names:
         if names.count(name) > 1:

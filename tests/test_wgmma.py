@@ -59,6 +59,50 @@ def test_agrees_with_float64(text: str, row: str) -> None:
     check(text, row)
 
 
+def persistent(row: str, blocks: int) -> str:
+    """``row``, by so many blocks that take one tile after another."""
+    work, rest = row.split(" ", 1)
+    return f"{work}.p{blocks} {rest}"
+
+
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        (kernels.halves(200, 200, 136), persistent(ONE, 3)),  # 16 tiles: the last round has work for one block
+        (kernels.halves(136, 144, 136, "bf16", "km", "nk"), persistent(TWO, 9)),  # more blocks than tiles
+        (kernels.halves(130, 77, 72, right="nk"), persistent(TWO, 1)),  # stored without the copy engine
+        (
+            kernels.halves(64, 392, 72),
+            persistent("WORK=t128 TILE=i0:w4.m16,i1:r24.n8 REDUCE=i2:s.r4.k16 STAGE=2:tma", 2),
+        ),  # three boxes a warp
+        (kernels.gated_halves(130, 130, 136, "nk"), persistent(BESIDE, 2)),
+        (kernels.projections_halves(130, 136, 136), persistent(ONE, 2)),  # two outputs
+        (kernels.batched_halves(3, 70, 44, 136), persistent(BATCHED, 5)),
+        (kernels.norm_linear_halves(130, 75, 200), persistent(TWO, 1)),
+        (
+            kernels.heads_linear_halves(70, 72, 3, 72),
+            persistent("WORK=t128 TILE=i0:w4.m16,i1:r9.n8 REDUCE=i2:s,i3:s.r4.k16 STAGE=3:tma", 1),
+        ),
+        (kernels.halves(70, 72, 520), persistent("WORK=t128 TILE=i0:w4.m16,i1:r8.n8 REDUCE=i2:b3.s.r4.k16 STAGE=2:tma", 2)),
+    ],
+)
+def test_persistent_blocks_agree_with_float64(text: str, row: str) -> None:
+    made, parsed = lowered(text, row), schedule.parse(row)
+    kernel_ir.verify(made, H200)
+    assert made.grid[0] <= parsed.persistent
+    assert schedule.parse(str(parsed)) == parsed
+    check(text, row)
+
+
+def test_results_of_a_persistent_block_have_room_of_their_own() -> None:
+    row = persistent(ONE, 2)
+    made = lowered(kernels.halves(200, 200, 136), row)
+    assert [a.name for a in made.shared if a.name.startswith("result")] == ["result0"]
+    broken = without(made, kernel_ir.TmaWait)
+    with pytest.raises(simulate.KernelFault, match="race"):
+        simulate.run(broken, {p.name: np.ones(p.size, "f2") for p in broken.params})
+
+
 EVERY = [
     kernels.halves(256, 256, 256, "bf16"),
     kernels.halves(104, 77, 336, "f16", "km", "nk"),
@@ -105,6 +149,7 @@ def test_what_the_copy_engine_cannot_read_has_no_such_row(text: str) -> None:
         ("WORK=t128 TILE=i0:w4.m16,i1:r8.n8 REDUCE=i2:s.r2.k16 STAGE=2:tma", "rows of 128 bytes"),
         ("WORK=t128 TILE=i0:t16,i1:t8 REDUCE=i2:s.r16 STAGE=2:tma", "missing"),
         ("WORK=t128 TILE=i0:w4.m16,i1:r8.n8 REDUCE=i2:s.r4.k16 STAGE=9:tma", "2 to 8"),
+        ("WORK=t128.p4 TILE=i0:w4.m16,i1:r8.n8 REDUCE=i2:s.r4.k16 STAGE=3:async", "several tiles"),
     ],
 )
 def test_illegal_row_says_why(row: str, reason: str) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from emmy_eq.codegen.families import matrix
 from emmy_eq.codegen.families.contraction import Product, product
 from emmy_eq.codegen.families.facts import Facts
 from emmy_eq.codegen.families.matrix import Block, counts, divides, multiplied
-from emmy_eq.codegen.lower import tma, wgmma_f32
+from emmy_eq.codegen.lower import tma, tma_store, wgmma_f32
 from emmy_eq.codegen.schedule import DEPTHS, Schedule, Stage
 from emmy_eq.extract.targets import Target
+from emmy_eq.ops import itemsize
 
 TRIED = 6  # tiles proposed
 SPLITS = (1, 2, 3, 4, 6, 8)
@@ -41,10 +43,11 @@ class Kind:
     parts: int
     beside: tuple[int, ...]
     join: tuple[float, int]
+    persistent: bool  # whether blocks that take several tiles are faster (measured on H200)
 
 
-HALVES = Kind("f16", range(8, 33, 8), (4, 8, 16), 256, 256, 1, (8, 8, 8), (5e-6, 8))
-FLOATS = Kind("tf32x3", range(2, 19, 2), (4, 8), 144, 16, 2, (186, 66), (1.5e-6, 32))
+HALVES = Kind("f16", range(8, 33, 8), (4, 8, 16), 256, 256, 1, (8, 8, 8), (5e-6, 8), True)
+FLOATS = Kind("tf32x3", range(2, 19, 2), (4, 8), 144, 16, 2, (186, 66), (1.5e-6, 32), False)
 
 
 def matches(facts: Facts) -> bool:
@@ -91,11 +94,28 @@ def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
     choices = [(q, b, s) for q in _orders(facts, p) for b in _blocks(p, kind) for s in SPLITS if divides(facts, q, b, s)]
     for q, block, split in sorted(choices, key=lambda c: _seconds(facts, target, kind, *c))[:TRIED]:
         for resident in (1, 2):
-            room = (target.shared_per_sm // resident - SPARE) // _shared(q, block, kind)
-            depth = min(room, max(DEPTHS["tma"]))
-            if depth > 2 and (resident == 1 or _held(q, block) <= kind.twice):
-                row = matrix.tiled(facts, q, block, split, Stage(depth, "tma"), TOGETHER)
-                yield replace(row, resident=resident if resident > 1 else 0)
+            held = target.sms * resident
+            for persistent in (held, 0) if kind.persistent and split == 1 and _tiles(facts, q, block) > held else (0,):
+                results = _results(facts, q, block) if persistent else 0
+                room = (target.shared_per_sm // resident - SPARE - results) // _shared(q, block, kind)
+                depth = min(room, max(DEPTHS["tma"]))
+                if depth > 2 and (resident == 1 or _held(q, block) <= kind.twice):
+                    row = matrix.tiled(facts, q, block, split, Stage(depth, "tma"), TOGETHER)
+                    yield replace(row, resident=resident if resident > 1 else 0, persistent=persistent)
+
+
+def _tiles(facts: Facts, p: Product, block: Block) -> int:
+    """Of the result."""
+    assert p.m is not None
+    others = facts.points(tuple(a.name for a in facts.axes.outer if a.name not in (p.m, p.n)))
+    return others * prod(counts(facts, p, block))
+
+
+def _results(facts: Facts, p: Product, block: Block) -> int:
+    """Bytes of the boxes in which warps collect results of 16 bits."""
+    panels = -(-block.tile("n") // tma_store.PANEL)
+    halves = any(itemsize(facts.buffers[s.buffer].dtype) == tma_store.ITEM for s in facts.stores)
+    return block.warps[0] * tma_store.slots(panels) * tma_store.BOX * tma_store.ITEM if halves else 0
 
 
 def _blocks(p: Product, kind: Kind) -> Iterator[Block]:
@@ -118,10 +138,8 @@ def _shared(p: Product, block: Block, kind: Kind) -> int:
 
 def _seconds(facts: Facts, target: Target, kind: Kind, p: Product, block: Block, split: int) -> float:
     """Modelled time: waves of blocks, and the join of a split fold."""
-    assert p.m is not None
-    m, n = counts(facts, p, block)
     outputs = facts.points(tuple(a.name for a in facts.axes.outer))
-    blocks = outputs // (facts.extents[p.m] * facts.extents[p.n]) * m * n * split
+    blocks = _tiles(facts, p, block) * split
     depth = facts.points(tuple(a.name for a in p.fold.axes)) / split
     work = 2 * block.tile("m") * block.tile("n") * p.accumulators * depth
     boxes = (block.tile("m") + block.tile("n") * p.accumulators) * depth * block.itemsize

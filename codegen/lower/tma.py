@@ -218,7 +218,7 @@ class Pipeline:
 
     placed: list[Placed]
     stream: Stream
-    turn: Idx = ix.const(0)
+    turn: Idx
 
     @property
     def steps(self) -> int:
@@ -237,7 +237,7 @@ class Pipeline:
         e.b.extents[step.name] = steps
         with e.bound(e.maps_at(placed, step)):
             e.producer.body.append(k.For(step.name, ix.const(0), ix.const(steps), 1, stream.asks(e, e.turn(step, steps))))
-        return Pipeline(placed, stream)
+        return Pipeline(placed, stream, ix.const(0))
 
     def run(self, e: Engine, multiply: Callable[[], None], totals: Sequence[Fragment]) -> None:
         """All steps, each with its axes bound.
@@ -355,7 +355,7 @@ def get(e: Engine, tile: BoxTile, reader: Scope) -> Fragment:
 
 
 def element(e: Engine, tile: BoxTile, start: Idx, along: Idx, row: Idx) -> Idx:
-    """Where an element of the tile at ``start`` lies (``along`` the inner axis): the number of its chunk in a row is xored with the row's."""
+    """Where an element of a tile at ``start`` lies (``along`` the inner axis): the number of its chunk in a row is xored with the row's."""
     b, width, unit = e.b, panel(tile.dtype), chunk(tile.dtype)
     along, row = b.simplify(along), b.simplify(row)
     place, turn = b.index(along // unit % (ROW // UNIT)), b.index(row % (ROW // UNIT))

@@ -73,7 +73,7 @@ class Mbarrier:
             self.phase, self.arrived, self.clock = self.phase + 1, 0, None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class StoreGroup:
     """TMA stores of one thread that have yet to read shared memory."""
 

@@ -74,10 +74,12 @@ halves(const unsigned short* __restrict__ a, const unsigned short* __restrict__ 
     const int v4 = n0 ^ n1;
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" : : "r"(emmy_smem(box0 + tid / 32 * 1024 + tid % 16 * 64 + v4 * 8)), "r"(v0), "r"(v1), "r"(v2), "r"(v3) : "memory");
     asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
-    asm volatile("bar.sync 1, 128;" : : : "memory");
-    if (tid == 0) {
-      asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" : : "l"(&map2), "r"(0), "r"(0), "r"(emmy_smem(box0)) : "memory");
+    __syncwarp();
+    if (emmy_elect()) {
+      asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" : : "l"(&map2), "r"(0), "r"(tid / 32 * 16), "r"(emmy_smem(box0 + tid / 32 * 1024)) : "memory");
       asm volatile("cp.async.bulk.commit_group;" : : : "memory");
+    }
+    if (emmy_elect()) {
       asm volatile("cp.async.bulk.wait_group.read 0;" : : : "memory");
     }
   } else if (tid >= 128) {

@@ -15,7 +15,7 @@ from tests.gpu.test_kernels import here
 from tests.test_lower import ROUNDED, inputs
 from tests.test_mma import roundings
 from tests.test_warpgroups import row
-from tests.test_wgmma import BATCHED, BESIDE, ONE, TWO
+from tests.test_wgmma import BATCHED, BESIDE, ONE, TWO, persistent
 
 LARGE = "WORK=t256 TILE=i0:w8.m16,i1:r32.n8 REDUCE=i2:s.r4.k16 STAGE=4:tma"
 TWO_BLOCKS = "WORK=t256.b2 TILE=i0:w8.m16,i1:r16.n8 REDUCE=i2:s.r4.k16 STAGE=3:tma RASTER=row"
@@ -33,6 +33,10 @@ SPLIT = "WORK=t128 TILE=i0:w4.m16,i1:r8.n8 REDUCE=i2:b3.s.r4.k16 STAGE=4:tma"
         (kernels.gated_halves(300, 264, 520), ONE),
         (kernels.projections_halves(300, 264, 520), ONE),
         (kernels.norm_linear_halves(300, 264, 520), BESIDE),
+        (kernels.halves(1000, 1096, 1032), persistent(LARGE, 7)),
+        (kernels.halves(1000, 1096, 1032, "bf16", "km", "nk"), persistent(TWO_BLOCKS.replace("STAGE=3", "STAGE=2"), 20)),
+        (kernels.projections_halves(300, 264, 520), persistent(ONE, 11)),
+        (kernels.norm_linear_halves(300, 264, 520), persistent(BESIDE, 3)),
         (kernels.attention_halves(6, 1000, 1000, 128, "bf16", True, 2, True), row(8, 128, 128, raster="late3")),
         (kernels.attention_halves(4, 300, 777, 64, "f16"), row(8, 64, 64, 3).replace("t256", "t256.b2")),
         (kernels.attention_halves(3, 130, 333, 80, "bf16", False, 1, True), row(4, 80, 64)),
