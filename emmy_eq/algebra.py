@@ -2,7 +2,8 @@
 
 A rule's body only calls these methods, so one body has several readings: with `emmy_eq.pattern.Pattern` it is an egglog
 rule, with `emmy_eq.named.NamedArray` it computes with NumPy, with `emmy_eq.verify.field.Residue` it computes modulo
-primes, with `emmy_eq.pattern.Printed` it is a line of mathematics.  A reading implements the underscored methods.
+primes, with `emmy_eq.mathematics.Printed` it is a line of mathematics.  A reading implements the abstract methods; one of scalar
+functions alone (a twist's weight, say) is a `Scalar`.
 
     a * b, a / b, -a, a.exp(), a.maximum(b)      rows of `emmy_eq.ops`
     c.where(a, b), a.lt(b), a.isnan()
@@ -17,9 +18,11 @@ primes, with `emmy_eq.pattern.Printed` it is a line of mathematics.  A reading i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Self, TypeVar, cast
 
-V = TypeVar("V", bound="Val")
+S = TypeVar("S", bound="Scalar")
+W = TypeVar("W", bound="Scalar")
 
 
 class Axes(ABC):
@@ -55,12 +58,64 @@ class Axes(ABC):
         return (self & other).is_empty()
 
 
-class Val(ABC):
-    """A scalar as a function of its free axes."""
+def _unary(name: str) -> Callable[[S], S]:
+    return lambda a: a._op(name)
+
+
+def _binary(name: str) -> Callable[[S, S | float], S]:
+    return lambda a, b: a._op(name, a._lift(b))
+
+
+def _reflected(name: str) -> Callable[[S, float], S]:
+    """A number on the left."""
+    return lambda a, b: a.like(b)._op(name, a)
+
+
+class Scalar(ABC):
+    """What scalar operations are applied to."""
 
     @abstractmethod
     def _op(self, name: str, *others: Self) -> Self:
         """Row ``name`` of `emmy_eq.ops` applied to ``self`` and ``others``."""
+
+    @abstractmethod
+    def like(self, value: float) -> Self:
+        """The constant ``value`` in this value's dtype."""
+
+    def _lift(self, other: Self | float) -> Self:
+        return other if isinstance(other, type(self)) else self.like(other)  # type: ignore[arg-type]
+
+    def call(self, name: str, *others: Self | float) -> Self:
+        """Any row of `emmy_eq.ops`, by name."""
+        return self._op(name, *(self._lift(o) for o in others))
+
+    def where(self, a: W, b: W) -> W:
+        """``a`` where this (a bool) holds, else ``b``."""
+        return cast(W, self._op("where", cast(Self, a), cast(Self, b)))
+
+    __add__, __radd__ = _binary("add"), _reflected("add")
+    __sub__, __rsub__ = _binary("sub"), _reflected("sub")
+    __mul__, __rmul__ = _binary("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _binary("div"), _reflected("div")
+    __neg__ = _unary("neg")
+    __abs__ = _unary("abs")
+    exp = _unary("exp")
+    log = _unary("log")
+    sqrt = _unary("sqrt")
+    rsqrt = _unary("rsqrt")
+    reciprocal = _unary("reciprocal")
+    maximum = _binary("maximum")
+    minimum = _binary("minimum")
+    eq = _binary("eq")
+    ne = _binary("ne")
+    lt = _binary("lt")
+    le = _binary("le")
+    gt = _binary("gt")
+    ge = _binary("ge")
+
+
+class Val(Scalar):
+    """A scalar as a function of its free axes."""
 
     @abstractmethod
     def _reduce(self, monoid: Any, k: Any) -> Self: ...
@@ -77,10 +132,6 @@ class Val(ABC):
     @abstractmethod
     def cast(self, dtype: Any) -> Self:
         """Conversion to ``dtype``."""
-
-    @abstractmethod
-    def like(self, value: float) -> Self:
-        """The constant ``value`` in this value's dtype."""
 
     @abstractmethod
     def count(self, k: Any) -> Self:
@@ -106,86 +157,6 @@ class Val(ABC):
     def summed_over(self, k: Any) -> Any:
         """Guard: this value, or a product that it is a factor of, is summed over ``k`` somewhere; it says when a move is of use."""
         return True
-
-    def _lift(self, other: Self | float) -> Self:
-        return other if isinstance(other, type(self)) else self.like(other)  # type: ignore[arg-type]
-
-    def __add__(self, other: Self | float) -> Self:
-        return self._op("add", self._lift(other))
-
-    def __sub__(self, other: Self | float) -> Self:
-        return self._op("sub", self._lift(other))
-
-    def __mul__(self, other: Self | float) -> Self:
-        return self._op("mul", self._lift(other))
-
-    def __truediv__(self, other: Self | float) -> Self:
-        return self._op("div", self._lift(other))
-
-    def __radd__(self, other: float) -> Self:
-        return self.like(other) + self
-
-    def __rsub__(self, other: float) -> Self:
-        return self.like(other) - self
-
-    def __rmul__(self, other: float) -> Self:
-        return self.like(other) * self
-
-    def __rtruediv__(self, other: float) -> Self:
-        return self.like(other) / self
-
-    def __neg__(self) -> Self:
-        return self._op("neg")
-
-    def __abs__(self) -> Self:
-        return self._op("abs")
-
-    def call(self, name: str, *others: Self | float) -> Self:
-        """Any row of `emmy_eq.ops`, by name."""
-        return self._op(name, *(self._lift(o) for o in others))
-
-    def exp(self) -> Self:
-        return self._op("exp")
-
-    def log(self) -> Self:
-        return self._op("log")
-
-    def sqrt(self) -> Self:
-        return self._op("sqrt")
-
-    def rsqrt(self) -> Self:
-        return self._op("rsqrt")
-
-    def reciprocal(self) -> Self:
-        return self._op("reciprocal")
-
-    def maximum(self, other: Self | float) -> Self:
-        return self._op("maximum", self._lift(other))
-
-    def minimum(self, other: Self | float) -> Self:
-        return self._op("minimum", self._lift(other))
-
-    def eq(self, other: Self | float) -> Self:
-        return self._op("eq", self._lift(other))
-
-    def ne(self, other: Self | float) -> Self:
-        return self._op("ne", self._lift(other))
-
-    def lt(self, other: Self | float) -> Self:
-        return self._op("lt", self._lift(other))
-
-    def le(self, other: Self | float) -> Self:
-        return self._op("le", self._lift(other))
-
-    def gt(self, other: Self | float) -> Self:
-        return self._op("gt", self._lift(other))
-
-    def ge(self, other: Self | float) -> Self:
-        return self._op("ge", self._lift(other))
-
-    def where(self, a: V, b: V) -> V:
-        """``a`` where this (a bool) holds, else ``b``."""
-        return cast(V, self._op("where", cast(Self, a), cast(Self, b)))
 
     def reduce(self, monoid: Any, k: Any) -> Self:
         return self._reduce(monoid, k)

@@ -14,7 +14,7 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any
 
-from emmy_eq.algebra import Val
+from emmy_eq.algebra import Scalar, Val
 from emmy_eq.errors import InvalidInput
 from emmy_eq.mathematics import show
 from emmy_eq.rule import Rule
@@ -108,7 +108,7 @@ def _read(rule: Rule) -> None:
         raise InvalidInput(where, error.reason) from error
     except Exception as error:
         if isinstance(error, AttributeError) and isinstance(error.obj, Val):
-            legal = ", ".join(name for name, x in vars(Val).items() if callable(x) and not name.startswith("_"))
+            legal = ", ".join(name for name, x in {**vars(Scalar), **vars(Val)}.items() if callable(x) and not name.startswith("_"))
             raise InvalidInput(where, f"a value has no method {error.name!r}; its methods are {legal}") from error
         returns = "its function returns rewrite(lhs, rhs) or equal(lhs, rhs), made of what emmy_eq.algebra defines"
         raise InvalidInput(where, f"reading it raised {type(error).__name__}: {error}; {returns}") from error

@@ -7,14 +7,14 @@ An array's dims are named by axes, and operands meet by name, so an operand that
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from emmy_eq import index as ix
+from emmy_eq.algebra import Scalar
 from emmy_eq.index import Idx
 from emmy_eq.ops import DTYPES, monoids, ops, twists
 from emmy_eq.tensor_ir.interpret import convert, dtype_of
@@ -24,37 +24,16 @@ Extents = Mapping[str, int]  # axis name -> extent; where several axes are reduc
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NamedArray:
+class NamedArray(Scalar):
     """``array``'s dims are the axes named ``axes``, in that order.
 
-    Arithmetic operators and methods named as rows of the op table apply that row, so that what is written in the algebra
-    of rules (a twist's weight) evaluates as it stands.
+    What is written in the algebra of rules as a scalar function (a twist's weight) evaluates as it stands.
     """
 
     axes: tuple[str, ...]
     array: Array
 
-    def __getattr__(self, name: str) -> Callable[..., NamedArray]:
-        if name not in ops():
-            raise AttributeError(name)
-        return partial(apply, name, self)
-
-    def __add__(self, other: NamedArray) -> NamedArray:
-        return apply("add", self, other)
-
-    def __sub__(self, other: NamedArray) -> NamedArray:
-        return apply("sub", self, other)
-
-    def __mul__(self, other: NamedArray) -> NamedArray:
-        return apply("mul", self, other)
-
-    def __truediv__(self, other: NamedArray) -> NamedArray:
-        return apply("div", self, other)
-
-    def __neg__(self) -> NamedArray:
-        return apply("neg", self)
-
-    def call(self, name: str, *others: NamedArray) -> NamedArray:
+    def _op(self, name: str, *others: NamedArray) -> NamedArray:
         return apply(name, self, *others)
 
     def like(self, value: float) -> NamedArray:

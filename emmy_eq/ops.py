@@ -76,6 +76,10 @@ class Op:
     flops: int = 1
     fast: Fast | None = None  # of f32
 
+    def gives(self, dtype: str) -> str:
+        """The dtype of the result where that of the last argument is ``dtype``."""
+        return dtype if self.result == "same" else self.result
+
 
 def _f(f32: str, f64: str | None = None) -> dict[str, str]:
     """A math function of libdevice: ``expf`` for f32, ``exp`` for f64."""

@@ -51,7 +51,7 @@ def every_op(dtype: str) -> ir.Kernel:
         if not row.cuda.keys() & {dtype, "*"} or row.name in MEANINGLESS.get(dtype, ()):
             continue
         args = ("t", "b", "c") if row.name == "where" else ("a", "b", "c")[: row.arity]
-        lets.append(ir.Let(f"r_{row.name}", dtype if row.result == "same" else row.result, row.name, args))
+        lets.append(ir.Let(f"r_{row.name}", row.gives(dtype), row.name, args))
     for to in DTYPES:
         lets += [ir.Let(f"to_{to}", to, "cast", ("a",)), ir.Let(f"from_{to}", dtype, "cast", (f"to_{to}",))]
         lets.append(ir.Store((f"from_{to}",), dtype, "global", "o", TID))

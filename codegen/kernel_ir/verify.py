@@ -177,7 +177,7 @@ class _Checker:
         self.require(op != "where" or given[0] == "bool", "the condition is no bool")
         self.require(len(set(values)) == 1, f"{op} of mixed dtypes {', '.join(given)}")
         self.require(op == "where" or values[0] in COMPUTE, f"{op} is not done in {values[0]}")
-        result = values[-1] if row.result == "same" else row.result
+        result = row.gives(values[-1])
         self.require(dtype == result, f"{op} gives {result}, not {dtype}")
 
     def let(self, s: ir.Let, scope: dict[str, str]) -> None:

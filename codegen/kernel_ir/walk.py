@@ -51,28 +51,8 @@ def writes(s: ir.Stmt) -> tuple[tuple[str, str], ...]:
 
 def indices(s: ir.Stmt) -> tuple[Idx, ...]:
     """The index expressions of the statement itself, without those of its predicate."""
-    match s:
-        case ir.Let(idx=idx) if idx is not None:
-            return (idx,)
-        case ir.Load() | ir.Store() | ir.Atomic() | ir.Ldmatrix() | ir.Stmatrix():
-            return (s.offset,)
-        case ir.Shuffle():
-            return (s.lane,)
-        case ir.For():
-            return (s.start, s.stop)
-        case ir.CpAsync():
-            return (s.to, s.offset)
-        case ir.MbarInit() | ir.MbarExpect() | ir.MbarArrive():
-            return (s.index,)
-        case ir.MbarWait():
-            return (s.index, s.parity)
-        case ir.TmaLoad():
-            return (*s.coordinates, s.to, s.index)
-        case ir.TmaStore():
-            return (*s.coordinates, s.source)
-        case ir.Wgmma():
-            return (s.b[1], *(x for x in s.a if isinstance(x, Idx)))
-    return ()
+    values = (getattr(s, name) for name in s.__slots__)
+    return tuple(x for v in values for x in (v if isinstance(v, tuple) else (v,)) if isinstance(x, Idx))
 
 
 def predicate(s: ir.Stmt) -> ir.Predicate:

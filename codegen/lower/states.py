@@ -7,9 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
-from emmy_eq.algebra import Val
+from emmy_eq.algebra import Scalar
 from emmy_eq.codegen.kernel_ir import Lit
 from emmy_eq.codegen.lower.builder import Builder, literal
 from emmy_eq.codegen.lower.layout import Fragment, scalar
@@ -235,8 +234,8 @@ class Adjusted(State):
         return group if acc is None else self.merge(b, acc, group)
 
 
-class Expression(Val):
-    """A `Val` of the rules' algebra whose operations emit code: twists are written once for all readers.
+class Expression(Scalar):
+    """A `Scalar` of the rules' algebra whose operations emit code: twists are written once for all readers.
 
     ``rough``: exp(x) is the hardware's 2^(x log2(e)), off by a factor of 1 + 2^-22 + |x| 2^-24.  Of weights exp(x), x <= 0, that
     are rounded to 16 bits anyway, that is less than 2^-21 of the largest.  The difference is taken first: in one fma of s log2(e)
@@ -251,27 +250,13 @@ class Expression(Val):
             return self._of(self.b.apply("exp2_approx", "f32", (self * math.log2(math.e)).frag))
         row = ops()[name]
         frags = (self.frag, *(o.frag for o in others))
-        return self._of(self.b.apply(name, frags[-1].dtype if row.result == "same" else row.result, *frags))
+        return self._of(self.b.apply(name, row.gives(frags[-1].dtype), *frags))
 
     def like(self, value: float) -> Expression:
         return self._of(scalar(literal(self.frag.dtype, value), self.frag.dtype))
 
     def _of(self, frag: Fragment) -> Expression:
         return Expression(self.b, frag, self.rough)
-
-    def _outside(self, *args: Any) -> Any:
-        raise NotImplementedError("a twist's weight and rescale are scalar functions")
-
-    _reduce: Any = _outside
-    _scan: Any = _outside
-    _running: Any = _outside
-    _twist: Any = _outside
-    cast: Any = _outside
-    count: Any = _outside
-    stored: Any = _outside
-    is_float: Any = _outside
-    has_dtype: Any = _outside
-    free: Any = property(_outside)
 
 
 def state(carry: Carry, dtype: str, product: bool, rounded: bool = False) -> State:

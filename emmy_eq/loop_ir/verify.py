@@ -161,7 +161,7 @@ class _Checker:
             self.fail(stmt.name, f"{stmt.op} of {', '.join(dtypes)}")
         if stmt.op != "where" and alike[-1] not in COMPUTE:
             self.fail(stmt.name, f"arithmetic is not done in {alike[-1]}")
-        if stmt.dtype != (alike[-1] if row.result == "same" else row.result):
+        if stmt.dtype != row.gives(alike[-1]):
             self.fail(stmt.name, f"{stmt.op} of {alike[-1]} does not give {stmt.dtype}")
 
     def index(self, x: Idx, axes: Iterable[str], gathered: int, where: str) -> frozenset[str]:

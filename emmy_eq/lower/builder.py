@@ -135,7 +135,7 @@ class Builder:
         assert all(v.dtype == dtype for v in values[1 if op == "where" else 0 :]), (op, [v.dtype for v in values])
         shape = broadcast_shapes(self.op or op, [v.shape for v in values])
         spread = tuple(self._operand(v, shape) for v in values)
-        return self._add(Elementwise(op, spread, shape, dtype if row.result == "same" else row.result), op)
+        return self._add(Elementwise(op, spread, shape, row.gives(dtype)), op)
 
     def _operand(self, value: Value, shape: Shape) -> int:
         scalar = self.scalar(value)

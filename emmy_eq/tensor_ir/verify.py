@@ -72,7 +72,7 @@ def _elementwise(program: Program, name: str, node: Elementwise) -> None:
     _require(all(a.dtype == same[0].dtype for a in same), name, f"arguments of dtypes {[a.dtype for a in same]}")
     _require(node.op != "where" or args[0].dtype == "bool", name, "the condition is not bool")
     _require(node.op in _STORAGE or same[0].dtype in COMPUTE, name, f"{node.op} computes in {same[0].dtype}")
-    _require(node.dtype == (same[-1].dtype if row.result == "same" else row.result), name, f"{node.op} does not give {node.dtype}")
+    _require(node.dtype == row.gives(same[-1].dtype), name, f"{node.op} does not give {node.dtype}")
 
 
 def _fold(program: Program, name: str, node: Reduce | Scan) -> None:

@@ -203,7 +203,7 @@ def apply(op: str, *args: Val) -> Val:
     free = 0
     for a in args:
         free |= a.free
-    return _make(op, args, None, args[-1].dtype if row.result == "same" else row.result, free)
+    return _make(op, args, None, row.gives(args[-1].dtype), free)
 
 
 def cast(v: Val, dtype: str) -> Val:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from emmy_eq.rule import Dtype, Kind, Monoid, Rounding, Rule
 from emmy_eq.verify.space import Abstains as Abstains
-from emmy_eq.verify.space import names
+from emmy_eq.verify.space import AxisSet, names
 
 Arg = int | Monoid | Dtype  # the mask of a Val's or an Axes' axes, or a name
 Values = Literal["any", "never -0.0", "finite", "finite and never 0", "finite and never negative"]
@@ -60,3 +60,14 @@ def _mask(chance: float, axes: int, rng: random.Random) -> int:
 def dtype_of(kind: Kind, draw: Draw) -> str:
     """The dtype of an argument of that kind."""
     return {"bool": "bool", "int": "i64"}.get(kind, draw.dtype)
+
+
+def arguments(rule: Rule, draw: Draw, value: Callable[[str, str, int], Any]) -> dict[str, Any]:
+    """What the rule's arguments are, by name, in order; ``value`` makes the values of name, dtype and mask of axes."""
+    out: dict[str, Any] = {}
+    for (name, kind), (_, arg) in zip(rule.args, draw.args, strict=True):
+        if kind == "axes":
+            out[name] = AxisSet(int(arg), draw.extents)
+        else:
+            out[name] = arg if isinstance(arg, str) else value(name, dtype_of(kind, draw), arg)
+    return out

@@ -25,7 +25,7 @@ from emmy_eq.rule import Rounding, Rule
 from emmy_eq.terms import AxisTable, InputBuf, Result, Stored, TermProgram
 from emmy_eq.verify import field, floats, operands
 from emmy_eq.verify.audit import audit
-from emmy_eq.verify.draws import Abstains, Draw, dtype_of
+from emmy_eq.verify.draws import Abstains, Draw, arguments
 from emmy_eq.verify.recorded import record, replay
 from emmy_eq.verify.space import AxisSet
 
@@ -67,13 +67,13 @@ class Built(Val):
     def like(self, value: float) -> Self:
         return self._make(tm.number(self.val.dtype, value))
 
-    def count(self, k: AxisSet) -> Self:
-        return self.like(self.table.points(k.mask))
-
     def stored(self, m: AxisSet) -> Self:
         if self.val.free & ~m.mask:
             raise Abstains("a buffer does not hold all axes of its value")
         return self._make(tm.pointwise(Stored(self.val, m.mask), self.table))
+
+    def count(self, k: AxisSet) -> Self:
+        return self.like(self.table.points(k.mask))
 
     @property
     def free(self) -> AxisSet:
@@ -132,17 +132,13 @@ def _arguments(rule: Rule, draw: Draw) -> dict[str, Any]:
     table = AxisTable()
     for extent in draw.extents:
         table.add(extent)
-    env: dict[str, Any] = {}
-    for (name, kind), (_, arg) in zip(rule.args, draw.args, strict=True):
-        if kind == "axes":
-            env[name] = AxisSet(int(arg), draw.extents)
-        elif isinstance(arg, str):
-            env[name] = arg
-        else:
-            axes = table.of(arg)
-            buffer = InputBuf(name, tuple(a.extent for a in axes), dtype_of(kind, draw))
-            env[name] = Built(tm.load(buffer, tuple(var(a.name) for a in axes), arg), table)
-    return env
+
+    def loaded(name: str, dtype: str, mask: int) -> Built:
+        axes = table.of(mask)
+        buffer = InputBuf(name, tuple(a.extent for a in axes), dtype)
+        return Built(tm.load(buffer, tuple(var(a.name) for a in axes), mask), table)
+
+    return arguments(rule, draw, loaded)
 
 
 def _program(rule: Rule, draw: Draw, side: Built, env: Mapping[str, Any]) -> TermProgram:

@@ -9,19 +9,18 @@ root of residues, and multiplicative.  Other functions are keyed hashes.  Intege
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
-from itertools import accumulate
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 
 from emmy_eq import ops, terms
-from emmy_eq.algebra import Val
 from emmy_eq.rule import Equation, Rule
-from emmy_eq.verify.draws import Abstains, Draw, dtype_of
+from emmy_eq.verify.draws import Abstains, Draw, arguments
+from emmy_eq.verify.reading import Stepwise
 from emmy_eq.verify.recorded import calls, record, subtrees
 from emmy_eq.verify.space import AxisSet, Space, bits, key_of, mix
 
@@ -33,7 +32,7 @@ Parts = tuple[Any, ...]  # one array a prime (Python ints); integers and bools h
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Residue(Val):
+class Residue(Stepwise):
     """A value over ``space``; ``mask`` holds the axes that it may depend on."""
 
     parts: Parts
@@ -46,29 +45,14 @@ class Residue(Val):
 
     def _op(self, name: str, *others: Self) -> Self:
         args = (self, *others)
-        mask = reduce(int.__or__, (a.mask for a in args))
-        row = ops.ops()[name]
+        mask, dtype = reduce(int.__or__, (a.mask for a in args)), self.result_dtype(name, others)
         if name == "where":
             parts = tuple(np.where(self.parts[0], a, b) for a, b in zip(others[0].parts, others[1].parts, strict=False))
-            return self._make(parts, others[1].dtype, mask)
-        dtype = args[-1].dtype if row.result == "same" else row.result
+            return self._make(parts, dtype, mask)
         if args[-1].dtype not in ops.FLOATS:
             with np.errstate(all="ignore"):
-                return self._make((row.numpy(*(a.parts[0] for a in args)),), dtype, mask)
+                return self._make((ops.ops()[name].numpy(*(a.parts[0] for a in args)),), dtype, mask)
         return self._make(_float_op(name, [a.parts for a in args], self.space.key), dtype, mask)
-
-    def _reduce(self, monoid: Any, k: AxisSet) -> Self:
-        out = self
-        for axis in bits(k.mask):
-            steps = out._steps(monoid, axis)
-            out = self._make(steps[-1] if steps else out._identity(monoid, axis), self.dtype, out.mask & ~(1 << axis))
-        return out
-
-    def _scan(self, monoid: Any, k: AxisSet) -> Self:
-        axis = k.only()
-        steps = self._steps(monoid, axis)
-        parts = tuple(np.concatenate(p, axis=1 + axis) for p in zip(*steps, strict=True)) if steps else self.parts
-        return self._make(parts, self.dtype, self.mask | k.mask)
 
     def argreduce(self, name: str, k: AxisSet) -> Residue:
         """The position of the first best sample among the axes of ``k`` flattened in ascending order."""
@@ -98,43 +82,27 @@ class Residue(Val):
                 return axis
         return None
 
-    def _steps(self, monoid: str, axis: int) -> list[Parts]:
-        """What a fold along ``axis`` holds after each sample."""
-        combine = ops.monoids()[monoid].combine
-        spread = [self.space.spread(p, 1 << axis) for p in self.parts]
-        if combine == "add":
-            spread = [x * self.space.weights(axis).astype(x.dtype) for x in spread]
-            if self.dtype in ops.FLOATS:
-                spread = [x % p for x, p in zip(spread, PRIMES, strict=False)]
-        count = len(self.space.samples[axis])
-        each = (self._make(tuple(np.take(p, [n], axis=1 + axis) for p in spread), self.dtype, 0) for n in range(count))
-        return [step.parts for step in accumulate(each, lambda a, b: a._op(combine, b))]
-
-    def _identity(self, monoid: str, axis: int) -> Parts:
-        unit = self.like(ops.monoids()[monoid].identity(self.dtype)).parts
-        shape = [1 if d == 1 + axis else n for d, n in enumerate(self.parts[0].shape)]
-        return tuple(np.broadcast_to(u, shape) for u in unit[: len(self.parts)])
-
-    def _running(self, name: str, v: Self, k: AxisSet) -> Self:
-        row, axis = ops.twists()[name], k.only()
-        weighted = v * v._make(tuple(self.space.weights(axis).astype(object) for _ in v.parts), v.dtype, k.mask)
-        totals = row.totals(zip(self._places(axis), weighted._places(axis), strict=True))
-        if not totals:
-            return self * v
-        parts = zip(*(t.parts for t in totals), strict=False)  # an exponential knows one prime less
-        joined = tuple(np.concatenate(np.broadcast_arrays(*p), axis=1 + axis) for p in parts)
-        return self._make(joined, v.dtype, self.mask | v.mask | k.mask)
+    def _weighed(self, axis: int) -> Self:
+        weights = self.space.weights(axis)
+        parts = [self.space.spread(p, 1 << axis) * weights.astype(p.dtype) for p in self.parts]
+        if self.dtype in ops.FLOATS:
+            parts = [x % p for x, p in zip(parts, PRIMES, strict=False)]
+        return self._make(tuple(parts), self.dtype, self.mask)
 
     def _places(self, axis: int) -> list[Self]:
-        """The value at each sample of ``axis``."""
         spread = [self.space.spread(p, 1 << axis) for p in self.parts]
         count = len(self.space.samples[axis])
         return [self._make(tuple(np.take(p, [n], axis=1 + axis) for p in spread), self.dtype, self.mask) for n in range(count)]
 
-    def _twist(self, name: str, v: Self, k: AxisSet) -> Self:
-        row = ops.twists()[name]
-        centre = row.centre(self.reduce(row.key, k), self.count(k))
-        return cast(Self, (row.weight(self, centre) * v.cast(self.dtype)).sum(k))
+    def _joined(self, steps: Sequence[Self], axis: int) -> Self:
+        columns = zip(*(s.parts for s in steps), strict=False)  # an exponential knows one prime less
+        parts = tuple(np.concatenate(np.broadcast_arrays(*p), axis=1 + axis) for p in columns)
+        return self._make(parts or self.parts, self.dtype, self.mask)
+
+    def _identity(self, monoid: str, axis: int) -> Self:
+        unit = self.like(ops.monoids()[monoid].identity(self.dtype)).parts
+        shape = [1 if d == 1 + axis else n for d, n in enumerate(self.parts[0].shape)]
+        return self._make(tuple(np.broadcast_to(u, shape) for u in unit[: len(self.parts)]), self.dtype, self.mask)
 
     def cast(self, dtype: Any) -> Self:
         was, to = self.dtype in ops.FLOATS, dtype in ops.FLOATS
@@ -151,21 +119,9 @@ class Residue(Val):
     def like(self, value: float) -> Self:
         return self._make(constant(self.dtype, terms.to_bits(self.dtype, value), self.space), self.dtype, 0)
 
-    def count(self, k: AxisSet) -> Self:
-        points = 1
-        for axis in bits(k.mask):
-            points *= self.space.extents[axis]
-        return self.like(points)
-
-    def stored(self, m: AxisSet) -> Self:
-        return self
-
     @property
     def free(self) -> AxisSet:
         return AxisSet(self.mask, self.space.extents)
-
-    def has_dtype(self, dtype: Any) -> bool:
-        return bool(self.dtype == dtype)
 
     def agrees(self, other: Residue) -> bool:
         """Whether both are the same function modulo the first prime.  The others serve as exponents, and a root takes its sign modulo
@@ -288,13 +244,7 @@ def _hash(name: str, args: list[Parts], key: int) -> Parts:
 def residues(rule: Rule, draw: Draw) -> Equation:
     """The rule's body over random residues."""
     space = Space.full(draw.extents, draw.key)
-    args: list[Any] = []
-    for (_, kind), (name, arg) in zip(rule.args, draw.args, strict=True):
-        if kind == "axes":
-            args.append(AxisSet(int(arg), draw.extents))
-        else:
-            args.append(arg if isinstance(arg, str) else random(dtype_of(kind, draw), arg, space, name))
-    return rule.body(*args)
+    return rule.body(*arguments(rule, draw, lambda name, dtype, mask: random(dtype, mask, space, name)).values())
 
 
 def refutes(rule: Rule, draw: Draw) -> str | None:

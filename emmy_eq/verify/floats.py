@@ -21,17 +21,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 
-from emmy_eq import named, ops
-from emmy_eq.algebra import Val
+from emmy_eq import named
 from emmy_eq.named import NamedArray
 from emmy_eq.rule import Rounding, Rule
 from emmy_eq.verify import operands
-from emmy_eq.verify.draws import Draw, dtype_of
+from emmy_eq.verify.draws import Draw, arguments
 from emmy_eq.verify.operands import Array, Operands
+from emmy_eq.verify.reading import Reading
 from emmy_eq.verify.recorded import record, replay
 from emmy_eq.verify.space import AxisSet, bits
 
@@ -52,7 +53,7 @@ class Peak:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Floats(Val):
+class Floats(Reading):
     """A named array; ``exact`` computes every operation in its dtype, otherwise floats are f64 and ``peak`` sees them."""
 
     value: NamedArray
@@ -70,9 +71,7 @@ class Floats(Val):
         return {f"a{a}": self.extents[a] for a in bits(k.mask)}
 
     def _op(self, name: str, *others: Self) -> Self:
-        row = ops.ops()[name]
-        dtype = (self, *others)[-1].dtype if row.result == "same" else row.result
-        return self._make(named.apply(name, self.value, *(x.value for x in others)), dtype)
+        return self._make(named.apply(name, self.value, *(x.value for x in others)), self.result_dtype(name, others))
 
     def _reduce(self, monoid: Any, k: AxisSet) -> Self:
         return self._make(named.reduce(monoid, self.value, self._over(k), self.dtype), self.dtype)
@@ -92,18 +91,9 @@ class Floats(Val):
     def like(self, value: float) -> Self:
         return self._make(named.scalar(value, self.dtype, not self.exact), self.dtype)
 
-    def count(self, k: AxisSet) -> Self:
-        return self.like(float(np.prod([self.extents[a] for a in bits(k.mask)])))
-
-    def stored(self, m: AxisSet) -> Self:
-        return self
-
     @property
     def free(self) -> AxisSet:
         return AxisSet(sum(1 << int(a[1:]) for a in self.value.axes), self.extents)
-
-    def has_dtype(self, dtype: Any) -> bool:
-        return bool(self.dtype == dtype)
 
     def over(self, axes: AxisSet) -> Array:
         return self.value.over(self._over(axes))
@@ -154,31 +144,22 @@ def refuted_on(rule: Rule, draw: Draw, values: Operands, profile: str = "ordinar
 
 def both_sides(rule: Rule, draw: Draw, values: Operands, exact: bool) -> Sides | None:
     """Both sides of the rule on these operands; None where its guard does not hold."""
+
+    def argument(name: str, dtype: str, mask: int, peak: Peak) -> Floats:
+        array = values[name]
+        wide = array if exact or dtype in ("bool", "i64") else array.astype(np.float64)
+        peak.see(wide)
+        return Floats(NamedArray(tuple(f"a{a}" for a in bits(mask)), wide), dtype, draw.extents, exact, peak)
+
     recording = record(rule)
     left, right = Peak(), Peak()
-    env = arguments(rule, draw, values, exact, left)
+    env = arguments(rule, draw, partial(argument, peak=left))
     if not all(replay(guard, env) for guard in recording.when):
         return None
     lhs = replay(recording.lhs, env)
-    rhs = replay(recording.rhs, arguments(rule, draw, values, exact, right))
+    rhs = replay(recording.rhs, arguments(rule, draw, partial(argument, peak=right)))
     axes = lhs.free | rhs.free  # of another axis the extent may be 0, and then nothing would be compared
     return Sides(lhs.over(axes), rhs.over(axes), left.value, right.value)
-
-
-def arguments(rule: Rule, draw: Draw, values: Operands, exact: bool, peak: Peak) -> dict[str, Any]:
-    """What the rule's arguments are, by name, in order."""
-    out: dict[str, Any] = {}
-    for (name, kind), (_, arg) in zip(rule.args, draw.args, strict=True):
-        if kind == "axes":
-            out[name] = AxisSet(int(arg), draw.extents)
-        elif isinstance(arg, str):
-            out[name] = arg
-        else:
-            dtype, array = dtype_of(kind, draw), values[name]
-            wide = array if exact or dtype in ("bool", "i64") else array.astype(np.float64)
-            peak.see(wide)
-            out[name] = Floats(NamedArray(tuple(f"a{a}" for a in bits(arg)), wide), dtype, draw.extents, exact, peak)
-    return out
 
 
 def same_bits(lhs: Array, rhs: Array) -> str | None:

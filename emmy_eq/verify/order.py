@@ -9,28 +9,30 @@ knows anything of are keyed hashes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import reduce
 from typing import Any, Self
 
 import numpy as np
 
 from emmy_eq import ops
-from emmy_eq.algebra import Val
 from emmy_eq.rule import Rounding, Rule
 from emmy_eq.verify import operands
-from emmy_eq.verify.draws import Abstains, Draw, dtype_of
+from emmy_eq.verify.draws import Abstains, Draw, arguments
 from emmy_eq.verify.operands import Array
+from emmy_eq.verify.reading import Stepwise
 from emmy_eq.verify.recorded import record, replay
-from emmy_eq.verify.space import AxisSet, bits, key_of
+from emmy_eq.verify.space import AxisSet, key_of
 
 Number = Fraction | float  # a float only where it is infinite or NaN
 LARGEST = 64  # exponents beyond make numbers that are slow to add
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Exact(Val):
+class Exact(Stepwise):
     """An array with one dim an axis of the draw (1 where the value does not vary); floats are `Number`s in an object array."""
 
     array: Array
@@ -43,11 +45,8 @@ class Exact(Val):
 
     def _op(self, name: str, *others: Self) -> Self:
         args = (self, *others)
-        row = ops.ops()[name]
-        dtype = args[-1].dtype if row.result == "same" else row.result
-        mask = 0
-        for a in args:
-            mask |= a.mask
+        row, dtype = ops.ops()[name], self.result_dtype(name, others)
+        mask = reduce(int.__or__, (a.mask for a in args))
         if name == "where" or args[-1].dtype not in ops.FLOATS:
             with np.errstate(all="ignore"):
                 return self._make(np.asarray(row.numpy(*(a.array for a in args))), dtype, mask)
@@ -56,48 +55,18 @@ class Exact(Val):
             array = np.asarray(function(*(a.array for a in args)), object)
         return self._make(array.astype(np.bool_) if dtype == "bool" else array, dtype, mask)
 
-    def _reduce(self, monoid: Any, k: AxisSet) -> Self:
-        out = self
-        for axis in bits(k.mask):
-            steps = out._steps(monoid, axis)
-            out = self._make(steps[-1] if steps else out._identity(monoid, axis), self.dtype, out.mask & ~(1 << axis))
-        return out
-
-    def _scan(self, monoid: Any, k: AxisSet) -> Self:
-        axis = k.only()
-        steps = self._steps(monoid, axis)
-        shape = [self.extents[a] if a == axis else n for a, n in enumerate(self.array.shape)]
-        return self._make(np.concatenate(steps, axis=axis) if steps else np.broadcast_to(self.array, shape), self.dtype, self.mask | k.mask)
-
-    def _steps(self, monoid: str, axis: int) -> list[Array]:
-        """What a fold along ``axis`` holds after each position."""
-        combine, steps = ops.monoids()[monoid].combine, list[Array]()
-        for n in range(self.extents[axis]):
-            here = self._make(np.take(self.array, [n if self.mask >> axis & 1 else 0], axis=axis), self.dtype, 0)
-            steps.append((self._make(steps[-1], self.dtype, 0)._op(combine, here) if steps else here).array)
-        return steps
-
-    def _identity(self, monoid: str, axis: int) -> Array:
-        shape = [1 if a == axis else n for a, n in enumerate(self.array.shape)]
-        return np.full(shape, self.like(ops.monoids()[monoid].identity(self.dtype)).array.flat[0])
-
-    def _running(self, name: str, v: Self, k: AxisSet) -> Self:
-        row, axis = ops.twists()[name], k.only()
-        totals = row.totals(zip(self._places(axis), v._places(axis), strict=True))
-        if not totals:
-            return self * v
-        arrays = np.broadcast_arrays(*(t.array for t in totals))
-        return self._make(np.concatenate(arrays, axis=axis), v.dtype, self.mask | v.mask | k.mask)
-
     def _places(self, axis: int) -> list[Self]:
-        """The value at each position of ``axis``."""
         every = range(self.extents[axis])
-        return [self._make(np.take(self.array, [n if self.mask >> axis & 1 else 0], axis=axis), self.dtype, self.mask) for n in every]
+        return [replace(self, array=np.take(self.array, [n if self.mask >> axis & 1 else 0], axis=axis)) for n in every]
 
-    def _twist(self, name: str, v: Self, k: AxisSet) -> Self:
-        row = ops.twists()[name]
-        out: Self = (row.weight(self, row.centre(self.reduce(row.key, k), self.count(k))) * v.cast(self.dtype)).sum(k)
-        return out
+    def _joined(self, steps: Sequence[Self], axis: int) -> Self:
+        if steps:
+            return replace(self, array=np.concatenate(np.broadcast_arrays(*(s.array for s in steps)), axis=axis))
+        return replace(self, array=np.broadcast_to(self.array, [0 if a == axis else n for a, n in enumerate(self.array.shape)]))
+
+    def _identity(self, monoid: str, axis: int) -> Self:
+        shape = [1 if a == axis else n for a, n in enumerate(self.array.shape)]
+        return replace(self, array=np.full(shape, self.like(ops.monoids()[monoid].identity(self.dtype)).array.flat[0]))
 
     def cast(self, dtype: Any) -> Self:
         was, to = self.dtype in ops.FLOATS, dtype in ops.FLOATS
@@ -112,30 +81,16 @@ class Exact(Val):
         number = number_of(value) if self.dtype in ops.FLOATS else ops.DTYPES[self.dtype].type(value)
         return self._make(np.full([1] * len(self.extents), number), self.dtype, 0)
 
-    def count(self, k: AxisSet) -> Self:
-        return self.like(math.prod(self.extents[a] for a in bits(k.mask)))
-
-    def stored(self, m: AxisSet) -> Self:
-        return self
-
     @property
     def free(self) -> AxisSet:
         return AxisSet(self.mask, self.extents)
-
-    def has_dtype(self, dtype: Any) -> bool:
-        return bool(self.dtype == dtype)
 
 
 def refutes(rule: Rule, draw: Draw) -> str | None:
     """Raises `Abstains` where a side is no fraction."""
     recording = record(rule)
     values = operands.draw_operands(rule, draw, operands.whole)
-    env: dict[str, Any] = {}
-    for (name, kind), (_, arg) in zip(rule.args, draw.args, strict=True):
-        if kind == "axes":
-            env[name] = AxisSet(int(arg), draw.extents)
-        else:
-            env[name] = arg if isinstance(arg, str) else operand(values[name], dtype_of(kind, draw), int(arg), draw.extents)
+    env = arguments(rule, draw, lambda name, dtype, mask: operand(values[name], dtype, mask, draw.extents))
     if not all(replay(guard, env) for guard in recording.when):
         return None
     lhs, rhs = replay(recording.lhs, env), replay(recording.rhs, env)
@@ -223,12 +178,10 @@ def _power(a: Number, b: Number) -> Number:
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
+    **{name: getattr(operator, name) for name in ("add", "sub", "neg", "eq", "ne", "lt", "le", "gt", "ge")},
     "mul": _mul,
     "div": _div,
     "fma": lambda a, b, c: _mul(a, b) + c,
-    "neg": lambda a: -a,
     "abs": abs,
     "reciprocal": lambda a: _div(Fraction(1), a),
     "maximum": lambda a, b: _best(a, b, a >= b),
@@ -247,12 +200,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "sign": lambda a: Fraction((a > 0) - (a < 0)),
     "isnan": lambda a: a != a,
     "isinf": lambda a: not _finite(a) and a == a,
-    "eq": lambda a, b: a == b,
-    "ne": lambda a, b: a != b,
-    "lt": lambda a, b: a < b,
-    "le": lambda a, b: a <= b,
-    "gt": lambda a, b: a > b,
-    "ge": lambda a, b: a >= b,
 }  # fmt: skip
 _RELATED = frozenset({"exp2", "expm1", "log2", "log10", "log1p", "copysign", "mod", "fmod", "floordiv", "truncdiv"})
 

@@ -10,6 +10,7 @@ z3 is optional: without it the layer abstains.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,7 +18,7 @@ from itertools import product
 from typing import Any, Self
 
 from emmy_eq import ops
-from emmy_eq.algebra import Val
+from emmy_eq.algebra import Scalar
 from emmy_eq.rule import Dtype, Rounding, Rule
 from emmy_eq.verify.draws import Abstains
 from emmy_eq.verify.recorded import calls, record, replay
@@ -42,7 +43,6 @@ class Goal:
     z3: Any
     exact: bool
     premises: list[Any] = field(default_factory=list)
-    roots: int = 0
     is_open: bool = False
 
     def sort(self, dtype: str) -> Any:
@@ -65,7 +65,7 @@ class Goal:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Expression(Val):
+class Expression(Scalar):
     """A z3 expression."""
 
     expr: Any
@@ -78,7 +78,7 @@ class Expression(Val):
     def _op(self, name: str, *others: Self) -> Self:
         name, args = ops.exact(name), (self, *others)
         row, last = ops.ops()[name], args[-1].dtype
-        dtype = last if row.result == "same" else row.result
+        dtype = row.gives(last)
         exprs = tuple(a.expr for a in args)
         z3, goal = self.goal.z3, self.goal
         if name == "where":
@@ -107,28 +107,6 @@ class Expression(Val):
             raise Abstains("the reals have no infinity")
         return self._make(self.goal.z3.RealVal(value), self.dtype)
 
-    def stored(self, m: Any) -> Self:
-        raise Abstains("it is not over scalars")
-
-    def _reduce(self, monoid: Any, k: Any) -> Self:
-        raise Abstains("it is not over scalars")
-
-    def _scan(self, monoid: Any, k: Any) -> Self:
-        raise Abstains("it is not over scalars")
-
-    def _running(self, name: str, v: Self, k: Any) -> Self:
-        raise Abstains("it is not over scalars")
-
-    def _twist(self, name: str, v: Self, k: Any) -> Self:
-        raise Abstains("it is not over scalars")
-
-    def count(self, k: Any) -> Self:
-        raise Abstains("it is not over scalars")
-
-    @property
-    def free(self) -> Any:
-        raise Abstains("it is not over scalars")
-
     def has_dtype(self, dtype: Any) -> bool:
         return bool(self.dtype == dtype)
 
@@ -137,23 +115,12 @@ def _bools(z3: Any) -> dict[str, Callable[..., Any]]:
     return {"and": z3.And, "or": z3.Or, "xor": z3.Xor, "not": z3.Not, "eq": lambda a, b: a == b, "ne": z3.Xor}
 
 
-def _order() -> dict[str, Callable[..., Any]]:
-    return {
-        "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b,
-        "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
-    }  # fmt: skip
-
-
 def _numbers(z3: Any) -> dict[str, Callable[..., Any]]:
     return {
-        "add": lambda a, b: a + b,
-        "sub": lambda a, b: a - b,
-        "mul": lambda a, b: a * b,
-        "neg": lambda a: -a,
+        **{name: getattr(operator, name) for name in ("add", "sub", "mul", "neg", "eq", "ne", "lt", "le", "gt", "ge")},
         "abs": lambda a: z3.If(a < 0, -a, a),
         "maximum": lambda a, b: z3.If(a < b, b, a),
         "minimum": lambda a, b: z3.If(b < a, b, a),
-        **_order(),
     }
 
 

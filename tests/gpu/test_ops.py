@@ -50,7 +50,7 @@ def kernel(name: str, dtype: str) -> ir.Kernel:
     n = len(values(dtype)[0])
     row = ops()[name]
     at, inside = var("bx") * 128 + var("tid"), (ir.Cmp(var("bx") * 128 + var("tid"), "<", const(n)),)
-    result = dtype if row.result == "same" else row.result
+    result = row.gives(dtype)
     args = ("t", "a", "b") if name == "where" else ("a", "b", "a")[: row.arity]
     body: tuple[ir.Stmt, ...] = (
         ir.Load(("a",), dtype, "global", "x", at, inside), ir.Load(("b",), dtype, "global", "y", at, inside),
