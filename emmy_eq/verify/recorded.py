@@ -8,10 +8,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Self
+from typing import Any
 
 from emmy_eq import ops
 from emmy_eq.algebra import Axes, Val
@@ -73,79 +73,38 @@ class RecordedName:
         return lambda *args: _call(method, self, *args)
 
 
+def _call(method: str, *args: Any) -> Call:
+    return Call(method, tuple(getattr(a, "tree", a) for a in args))
+
+
+def _made(method: str) -> Callable[..., Any]:
+    """A method that gives another of its receiver's kind."""
+    return lambda receiver, *args: type(receiver)(_call(method, receiver, *args))
+
+
+def _fact(method: str) -> Callable[..., Any]:
+    return lambda receiver, *args: _call(method, receiver, *args)
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedAxes(Axes):
     tree: Tree
 
-    def __and__(self, other: Self) -> Self:
-        return type(self)(_call("__and__", self, other))
-
-    def __or__(self, other: Self) -> Self:
-        return type(self)(_call("__or__", self, other))
-
-    def __sub__(self, other: Self) -> Self:
-        return type(self)(_call("__sub__", self, other))
-
-    def is_empty(self) -> Any:
-        return _call("is_empty", self)
-
-    def not_empty(self) -> Any:
-        return _call("not_empty", self)
-
-    def inhabited(self) -> Any:
-        return _call("inhabited", self)
-
-    def smaller_than(self, other: Self) -> Any:
-        return _call("smaller_than", self, other)
+    __and__, __or__, __sub__ = map(_made, ("__and__", "__or__", "__sub__"))
+    is_empty, not_empty, inhabited, smaller_than = map(_fact, ("is_empty", "not_empty", "inhabited", "smaller_than"))
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded(Val):
     tree: Tree
 
-    def _new(self, method: str, *args: Any) -> Self:
-        return type(self)(_call(method, self, *args))
-
-    def _op(self, name: str, *others: Self) -> Self:
-        return self._new("_op", name, *others)
-
-    def _reduce(self, monoid: Any, k: Any) -> Self:
-        return self._new("_reduce", monoid, k)
-
-    def _scan(self, monoid: Any, k: Any) -> Self:
-        return self._new("_scan", monoid, k)
-
-    def _running(self, name: str, v: Self, k: Any) -> Self:
-        return self._new("_running", name, v, k)
-
-    def _twist(self, name: str, v: Self, k: Any) -> Self:
-        return self._new("_twist", name, v, k)
-
-    def cast(self, dtype: Any) -> Self:
-        return self._new("cast", dtype)
-
-    def like(self, value: float) -> Self:
-        return self._new("like", value)
-
-    def count(self, k: Any) -> Self:
-        return self._new("count", k)
-
-    def stored(self, m: Any) -> Self:
-        return self._new("stored", m)
+    _op, _reduce, _scan, _running, _twist = map(_made, ("_op", "_reduce", "_scan", "_running", "_twist"))
+    cast, like, count, stored = map(_made, ("cast", "like", "count", "stored"))
+    has_dtype, summed_over = map(_fact, ("has_dtype", "summed_over"))
 
     @property
     def free(self) -> RecordedAxes:
         return RecordedAxes(_call("free", self))
-
-    def has_dtype(self, dtype: Any) -> Any:
-        return _call("has_dtype", self, dtype)
-
-    def summed_over(self, k: Any) -> Any:
-        return _call("summed_over", self, k)
-
-
-def _call(method: str, *args: Any) -> Call:
-    return Call(method, tuple(getattr(a, "tree", a) for a in args))
 
 
 @lru_cache(maxsize=256)
