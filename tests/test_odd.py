@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import emmy_eq
 from emmy_eq import torch_ir
@@ -116,3 +117,15 @@ def test_16_bit_weights_of_scores_near_the_largest_number(code: str, target: str
         code, tensors = code.replace(name, value), tensors.replace(name, value)
     program = torch_ir.capture_code((tensors if "Q" in code else "") + code)
     assert run_example(Compiled(lambda: program, Options(target=target)), "sim", check=True).passed
+
+
+@pytest.mark.parametrize("accuracy", ["strict", "default"])
+@pytest.mark.parametrize("odd", [torch.inf, torch.nan])
+def test_a_score_that_is_masked_does_not_count(odd: float, accuracy: str) -> None:
+    """Not even where it is +inf or NaN, to which torch on a CPU adds -inf."""
+    q, k, v = torch.ones(2, 4), torch.ones(2, 4), torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    k[1, 0] = odd
+    lower = torch.ones(2, 2, dtype=torch.bool).tril()
+    for mask in ({"is_causal": True}, {"attn_mask": lower}):
+        found = emmy_eq.compile(lambda q, k, v, mask=mask: F.scaled_dot_product_attention(q, k, v, **mask), (q, k, v), accuracy=accuracy)
+        assert found(q, k, v)[0].tolist() == [1.0, 2.0], mask

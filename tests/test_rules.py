@@ -92,9 +92,27 @@ def mean_of_means(a: Val, b: Val, k: Axes, j: Axes) -> Equation:
     return rewrite((a.sum(k) / n + b.sum(j) / m) / 2.0, (a.sum(k) + b.sum(j)) / (n + m))
 
 
+@rule(Rounding.EXACT)
+def twice_at_one_number(v: Val) -> Equation:
+    """False at a number that no draw meets by chance."""
+    return rewrite(v, v.eq(7777.0).where(v * 2.0, v))
+
+
+@rule(Rounding.REASSOCIATES)
+def lost_beyond_a_number(v: Val, k: Axes) -> Equation:
+    """False beyond such a number."""
+    return rewrite(v.sum(k), v.sum(k).gt(-7776.5).where(v.sum(k), v.like(0.0)))
+
+
+@rule(Rounding.EXACT)
+def one_less_than_an_integer(n: Int) -> Equation:
+    """False next to such an integer."""
+    return rewrite(n + n, n.lt(7776).where(n + n, n.gt(7776).where(n + n, n)))
+
+
 WRONG = (
     sinh_of_sum, divide_one_factor, divide_by_itself, multiply_by_zero, add_zero, factor_out_unguarded, softmax_without_rescale,
-    shift_out_of_max, exp_of_product, mean_of_means,
+    shift_out_of_max, exp_of_product, mean_of_means, twice_at_one_number, lost_beyond_a_number, one_less_than_an_integer,
 )  # fmt: skip
 
 
@@ -104,6 +122,17 @@ def test_wrong_rule_is_refuted_with_a_counterexample(wrong: Rule) -> None:
     assert not verdict.holds
     assert verdict.counterexample is not None
     assert all(name in str(verdict.counterexample) for name, _ in wrong.args)
+
+
+@rule(Rounding.REASSOCIATES)
+def add_in_another_order(v: Val, w: Val) -> Equation:
+    """True, though its numbers are near the ends of some ranges."""
+    return rewrite(v.maximum(1e4) * 3e30 + w.minimum(3e38), w.minimum(3e38) + 3e30 * v.maximum(1e4))
+
+
+def test_numbers_that_a_rule_names_refute_no_true_one() -> None:
+    verdict = check_on_draws(add_in_another_order, 50)
+    assert verdict.holds, verdict
 
 
 @rule(Rounding.REASSOCIATES)

@@ -25,7 +25,8 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Value:
-    """(..., L, E), (..., S, E), (..., S, V) -> (..., L, V).  A row whose scores are all -inf gives 0 (safe softmax).
+    """(..., L, E), (..., S, E), (..., S, V) -> (..., L, V).  A row whose scores are all -inf gives 0 (safe softmax).  A score that
+    a bool or causal mask hides does not count, be it NaN or +inf; torch's CPU kernels add -inf to it.
 
     Weights are rounded to the operands' type, as the fused and the 16-bit backends of torch do; scores keep 32 bits.
     """

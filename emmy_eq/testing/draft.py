@@ -169,6 +169,10 @@ class _Operands:
     def __post_init__(self) -> None:
         self.used.append(self.x)
 
+    @property
+    def special(self) -> bool:
+        return self.draft.special
+
     def integer(self, low: int, high: int, /) -> int:
         return self.draft.integer(low, high)
 

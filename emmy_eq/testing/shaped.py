@@ -11,6 +11,10 @@ Shape = tuple[int, ...]
 class Draw(Protocol):
     """What a step may ask for; ``new``, ``index`` and ``mask`` give the name of a new input."""
 
+    @property
+    def special(self) -> bool:
+        """Whether operands may hold infinities and NaN."""
+
     def integer(self, low: int, high: int, /) -> int:
         """From ``low`` to ``high``, both included."""
 
@@ -78,7 +82,7 @@ def _gated(draw: Draw, x: str, shape: Shape) -> str:
 def _attention(draw: Draw, x: str, shape: Shape) -> str:
     """With one of the masks that models have, or none; a row may be masked as a whole: then the result is 0, and eager's is 0 * v."""
     keys, form = draw.extent(), draw.integer(0, 7)
-    k = draw.new(*shape[:-2], keys, shape[-1])
+    k = (draw.finite if form == 2 else draw.new)(*shape[:-2], keys, shape[-1])
     v = (draw.finite if form in (0, 2, 3) else draw.new)(*shape[:-2], keys, draw.extent())
     scores, values = f"{x} @ {k}.transpose(-1, -2) * 0.2", f"{x}, {k}, {v}"
     at = f"torch.arange({shape[-2]})[:, None] - torch.arange({keys})"  # how far a key is behind its query
@@ -88,7 +92,7 @@ def _attention(draw: Draw, x: str, shape: Shape) -> str:
         case 1:
             return f"torch.softmax({scores}, -1) @ {v}"
         case 2:
-            return f"F.scaled_dot_product_attention({values}, attn_mask={draw.mask(shape[-2], keys)})"
+            return f"F.scaled_dot_product_attention({_counted(draw, x)}, {k}, {v}, attn_mask={draw.mask(shape[-2], keys)})"
         case 3:
             return f"F.scaled_dot_product_attention({values}, attn_mask={draw.new(shape[-2], keys)}, scale=0.3)"
         case 4:
@@ -101,7 +105,12 @@ def _attention(draw: Draw, x: str, shape: Shape) -> str:
 
 
 def _causal(draw: Draw, x: str, shape: Shape) -> str:
-    return f"F.scaled_dot_product_attention({x}, {draw.new(*shape)}, {draw.finite(*shape)}, is_causal=True)"
+    return f"F.scaled_dot_product_attention({_counted(draw, x)}, {draw.finite(*shape)}, {draw.finite(*shape)}, is_causal=True)"
+
+
+def _counted(draw: Draw, x: str) -> str:
+    """Finite, so that with finite keys no score is NaN or +inf: where it is masked, it would remain in eager, whose mask adds -inf."""
+    return f"{x}.nan_to_num(0.0, 4.0, -4.0)" if draw.special else x
 
 
 def _grouped(draw: Draw, x: str, shape: Shape) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from emmy_eq.ops import DTYPES
 from emmy_eq.rule import Rule
 from emmy_eq.verify.draws import Draw, Values, dtype_of
+from emmy_eq.verify.recorded import calls, record
 from emmy_eq.verify.space import bits
 
 Array = np.ndarray[Any, Any]
@@ -24,11 +26,33 @@ def profiles() -> Mapping[str, Profile]:
     return {"ordinary": ordinary, "offset": offset, "magnitudes": magnitudes, "subnormal": subnormal, "special": special}
 
 
-def of_draw(draw: Draw) -> Mapping[str, Profile]:
-    """Those for one draw: ordinary, special, and the others in turn."""
+def of_draw(rule: Rule, draw: Draw) -> Mapping[str, Profile]:
+    """Those for one draw: ordinary, what the rule names, special, and the others in turn."""
     names = ("offset", "magnitudes", "subnormal")
     found = profiles()
-    return {name: found[name] for name in ("ordinary", names[draw.key % 3], "special")}
+    return {**{name: found[name] for name in ("ordinary", names[draw.key % 3], "special")}, **of_literals(rule)}
+
+
+@lru_cache(maxsize=256)
+def of_literals(rule: Rule) -> Mapping[str, Profile]:
+    """A rule may be wrong only at a number that it names: half of the numbers are those and their neighbours.
+
+    There is no such profile for a rule all of whose numbers are drawn as ordinary ones.
+    """
+    numbers = {float(c.args[1]) for c in calls(record(rule), "like")}
+    rare = np.array(sorted(c for c in numbers if np.isfinite(c) and (abs(c) > 2 or c % 1)))
+    if not rare.size:
+        return {}
+
+    def named(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):  # numbers that are not in the dtype's range
+            own = rare.astype(DTYPES[dtype])
+            step = 1 if dtype == "i64" else np.spacing(own)
+            near = np.concatenate([own, own, own - step, own + step]).astype(np.float64)
+        near = near[np.isfinite(near)]
+        return np.where(rng.random(shape) < 0.5, rng.choice(near if near.size else rare, shape), ordinary(rng, dtype, shape))
+
+    return {"named": named}
 
 
 def ordinary(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
@@ -39,6 +63,11 @@ def ordinary(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Ar
 def small(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
     """Small whole numbers."""
     return rng.integers(-2, 3, shape).astype(np.float64)
+
+
+def integers(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
+    """What integer arguments are under every profile but one."""
+    return np.asarray(rng.integers(-4, 5, shape))
 
 
 def offset(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
@@ -95,7 +124,8 @@ def draw_operands(rule: Rule, draw: Draw, profile: Profile) -> Operands:
         if dtype == "bool":
             out[name] = np.asarray(rng.random(shape) < 0.5)
         elif dtype == "i64":
-            out[name] = np.asarray(rng.integers(-4, 5, shape))
+            own = profile if profile.__name__ == "named" else integers
+            out[name] = own(rng, dtype, shape).astype(np.int64)
         else:
             with np.errstate(over="ignore"):
                 made = profile(rng, dtype, shape).astype(DTYPES[dtype])  # where what is tiny may become -0.0

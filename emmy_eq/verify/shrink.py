@@ -88,17 +88,18 @@ def _guards(rule: Rule) -> Iterator[tuple[str, Call]]:
 
 
 def _first(rule: Rule, verdict: Verdict) -> Counterexample | None:
-    tries: tuple[tuple[operands.Profile, str], ...]
-    tries = ((operands.small, "ordinary"), (operands.ordinary, "ordinary"), (operands.special, "special"))
-    for profile, name in tries:
+    own = {**operands.profiles(), **operands.of_literals(rule)}
+    tries: list[tuple[str, operands.Profile]] = [("ordinary", operands.small)]
+    tries += ((name, own[name]) for name in ("ordinary", "special", "named") if name in own)
+    for name, profile in tries:
         for axes in (1, 2, 3):
             for draw in islice(draws(rule, 0, axes, 2), TRIES // axes):
                 if (found := _case(rule, draw, operands.draw_operands(rule, draw, profile), name)) is not None:
                     return found
     if verdict.counterexample is None:
         return None
-    for name, other in operands.profiles().items():  # the profile whose bounds it breaks
-        given = operands.draw_operands(rule, verdict.counterexample, other)
+    for name, profile in own.items():  # the profile whose bounds it breaks
+        given = operands.draw_operands(rule, verdict.counterexample, profile)
         if (found := _case(rule, verdict.counterexample, given, name)) is not None:
             return found
     return None
