@@ -253,7 +253,10 @@ def tune_command(options: argparse.Namespace) -> int:
 def store_command(options: argparse.Namespace) -> int:
     from emmy_eq.extract import store
 
-    with store.Store(store_path(options)) as opened:
+    path = store_path(options)
+    if options.action != "import" and not path.is_file():
+        raise InvalidInput(f"timing store {path}", "there is no such file; tune makes it")
+    with store.Store(path) as opened:
         if options.action == "show":
             print(json.dumps(store.kernel_records(opened), indent=1) if options.json else store.kernel_table(opened))
             return 0

@@ -189,7 +189,6 @@ DAMAGE: dict[str, tuple[Callable[[bytes], bytes], int]] = {  # what is left of t
     "first page": (lambda data: bytes(schema.PAGE) + data[schema.PAGE :], 60),
     "end": (lambda data: data[: -schema.PAGE], 30),
     "one page": (lambda data: data[: 2 * schema.PAGE] + b"\xff" * schema.PAGE + data[3 * schema.PAGE :], 30),
-    "everything": (lambda data: b"\x00\x01garbage" * 1000, 0),
 }
 
 
@@ -212,6 +211,15 @@ def test_a_damaged_file_is_moved_aside_and_read(kind: str, tmp_path: Path) -> No
     with Store(path, said.append) as store:
         assert len(store.all()) == len(found) + 1
     assert len(said) == 1
+
+
+@pytest.mark.parametrize("content", [b"\x00\x01garbage" * 1000, b"SQLite format 3\0" + b"\xff" * 4096])
+def test_a_file_that_holds_nothing_of_ours_is_left_as_it_is(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "model.bin"
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match="it is no timing store, and is left as it is"):
+        Store(path)
+    assert [(p, p.read_bytes()) for p in tmp_path.iterdir()] == [(path, content)]
 
 
 def test_damage_under_an_open_store_is_repaired_once(tmp_path: Path) -> None:

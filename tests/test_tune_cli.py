@@ -85,6 +85,8 @@ def test_show_export_and_import(store: Path, tmp_path: Path, capsys: pytest.Capt
 
 BAD = {
     "no store": (["store", "show"], "EMMY_EQ_STORE"),
+    "nothing to show": (["store", "show", "--store", "STORE"], "there is no such file"),
+    "nothing to export": (["store", "export", "--store", "STORE"], "there is no such file"),
     "no file": (["store", "import", "/nowhere/lines", "--store", "STORE"], "/nowhere/lines"),
     "no lines": (["store", "import", __file__, "--store", "STORE"], "line 1"),
 }
@@ -95,3 +97,4 @@ def test_bad_input_is_one_paragraph_and_exit_code_2(case: str, store: Path, caps
     words, message = BAD[case]
     assert cli.main([str(store) if w == "STORE" else w for w in words]) == 2
     assert message in capsys.readouterr().err
+    assert words[1] == "import" or not store.exists()

@@ -1,7 +1,7 @@
 """The store itself: an SQLite file in WAL mode that many processes read and write at once.
 
 Every access holds a shared lock on ``FILE.lock``; opening, migration and repair hold it alone, so that none of them meets a writer.
-A file that SQLite finds damaged is moved aside, its whole records go into a new one, and a message says so.
+A file that SQLite finds damaged is moved aside, its whole records go into a new one, and a message says so; one that has none is not ours.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class Store:
         self._lock_path = self.path.with_name(f"{self.path.name}.lock")
         self._connection: sqlite3.Connection | None = None
         self._inode = 0  # of the file that is open: a repair puts another in its place
+        self._was_open = False
         self._do(lambda connection: None)
 
     def add(self, *measurements: Measurement) -> int:
@@ -138,7 +139,7 @@ class Store:
         except BaseException:
             connection.close()
             raise
-        self._inode = self.path.stat().st_ino
+        self._inode, self._was_open = self.path.stat().st_ino, True
         return connection
 
     @contextmanager
@@ -157,6 +158,9 @@ class Store:
             wal = self.path.with_name(f"{self.path.name}-wal")
             parts = [p for p in (self.path, wal) if p.is_file()]
             kept = {m.digest: m for p in parts for m in salvage(p.read_bytes())}
+            if not kept and not self._was_open:
+                self._lock_path.unlink()
+                raise StoreError(self.path, f"it is no timing store, and is left as it is ({why})")
             aside = self.path.with_name(f"{self.path.name}.damaged-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}")
             fresh = aside.with_name(f"{aside.name}.new")
             with Store(fresh) as new:
