@@ -12,6 +12,7 @@ import torch
 
 from bench import model, plans
 from bench.compare import CONTENDERS, Row, compare
+from bench.lines import of_plans, of_runs
 from bench.plot import plot
 from bench.workloads import select
 from emmy_eq.text import table
@@ -22,10 +23,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", help="parts of workload names (default: all)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="append one JSON object a workload")
     parser.add_argument("--target", help="code is made for this target (default: this device's)")
-    parser.add_argument("--read", type=Path, metavar="FILE", help="print the table of such a file and stop")
+    parser.add_argument("--read", type=of_runs, metavar="FILE", help="print the table of such a file and stop")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="--read: draw the speedups too, in the format of FILE's ending")
     parser.add_argument("--kernels", type=Path, metavar="FILE", help="append the times of every kernel, with its Loop IR, and stop")
-    parser.add_argument("--model-error", type=Path, metavar="FILE", help="today's cost model against the times of such a file, and stop")
+    parser.add_argument(
+        "--model-error", type=of_plans, metavar="FILE", help="today's cost model against the times of such a file, and stop"
+    )
     parser.add_argument("--calibration", type=Path, metavar="FILE", help="--model-error: a targets.json of `emmy-eq targets calibrate`")
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     options = parser.parse_args(argv)
@@ -37,15 +40,14 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     if options.read is not None:
         names = {w.name for w in chosen}
-        runs = [json.loads(line) for line in options.read.read_text().splitlines()]
-        rows = [Row.read(run) for run in runs if run["workload"] in names]
+        rows = [Row.read(run) for run in options.read if run["workload"] in names]
         if options.plot is not None:
-            plot(rows, options.plot, " and ".join(sorted({run["device"] for run in runs})))
+            plot(rows, options.plot, " and ".join(sorted({run["device"] for run in options.read})))
         print(report(rows))
         return 0
     if options.model_error is not None:
         names = {w.name for w in chosen}
-        records = {name: r for name, r in plans.read(options.model_error).items() if name in names}
+        records = {name: r for name, r in plans.merged(options.model_error).items() if name in names}
         print(model.report(records, options.calibration))
         return 0
     if not torch.cuda.is_available():

@@ -7,7 +7,6 @@ the program's measured times chose last.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +16,6 @@ from functools import partial
 from math import prod
 from multiprocessing import get_context
 from os import cpu_count
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -245,12 +243,8 @@ def times_of(record: Record) -> dict[str, float]:
     return {identity: k["us"] * 1e-6 for identity, k in record["kernels"].items() if k["us"] is not None}
 
 
-def read(path: Path) -> dict[str, Record]:
-    """Records by program, each with the plans and kernels of all its lines."""
-    return merged(json.loads(line) for line in path.read_text().splitlines())
-
-
 def merged(records: Iterable[Record]) -> dict[str, Record]:
+    """Records by program, each with the plans and kernels of all its lines."""
     found: dict[str, Record] = {}
     for r in records:
         if r["program"] not in found:

@@ -25,6 +25,7 @@ import torch
 import emmy_eq
 from bench import sweep
 from bench.__main__ import device_target
+from bench.lines import of_rows
 from bench.plans import LONG
 from bench.workloads import Workload, workloads
 from emmy_eq import loop_ir
@@ -218,11 +219,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--place", choices=("auto", "fuse", "cut"), default="auto", help="of the plans (default: auto)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="append what is measured")
     parser.add_argument("--target", help="code is made for this target (default: this device's)")
-    parser.add_argument("--read", type=Path, metavar="FILE", help="today's defaults against the times of such a file; needs no GPU")
+    parser.add_argument("--read", type=of_rows, metavar="FILE", help="today's defaults against the times of such a file; needs no GPU")
     options = parser.parse_args(argv)
     if options.read is not None:
-        records = [json.loads(line) for line in options.read.read_text().splitlines()]
-        chosen = [r for r in records if not options.names or any(n in r["program"] for n in options.names)]
+        chosen = [r for r in options.read if not options.names or any(n in r["program"] for n in options.names)]
         print(f"{report(chosen)}\n\n{tiles(chosen)}")
         return 0
     if not torch.cuda.is_available():

@@ -22,7 +22,8 @@ from torch import Tensor
 
 import emmy_eq
 from bench.__main__ import device_target
-from bench.plans import Record, Task, measure, merged, read
+from bench.lines import of_plans
+from bench.plans import Record, Task, measure, merged
 from bench.workloads import In, Workload, bf16, chain, f32, norm_linear, swiglu
 from emmy_eq import loop_ir
 from emmy_eq.text import table
@@ -185,14 +186,14 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--part", choices=("fitted", "held-out", "all"), default="all", help="sizes (default: all)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="append what is measured")
     parser.add_argument("--target", help="code is made for this target (default: this device's)")
-    parser.add_argument("--read", type=Path, metavar="FILE", help="today's choices against the times of such a file; needs no GPU")
+    parser.add_argument("--read", type=of_plans, metavar="FILE", help="today's choices against the times of such a file; needs no GPU")
     options = parser.parse_args(argv)
     wanted = [*points(False), *points(True)] if options.part == "all" else points(options.part == "held-out")
     chosen = [p for p in wanted if not options.names or any(n in p for n in options.names)]
     if not chosen:
         parser.error(f"no point has {' or '.join(options.names)} in its name")
     if options.read is not None:
-        print(report({name: r for name, r in read(options.read).items() if name in chosen}))
+        print(report({name: r for name, r in merged(options.read).items() if name in chosen}))
         return 0
     if not torch.cuda.is_available():
         print(f"skipped: no CUDA device here (torch {torch.__version__}); nothing was timed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 import emmy_eq
 from bench import __main__ as command
+from bench import rows, sweep
 from bench.compare import Entry, Row, in_float64, relative_error
 from bench.workloads import In, Workload, causal_attention, select, workloads
 from emmy_eq.timing import Times
@@ -93,6 +95,22 @@ def test_committed_results_read_back(capsys: pytest.CaptureFixture[str]) -> None
     assert len(capsys.readouterr().out.splitlines()) == 2 + len(workloads())
     records = [json.loads(line) for line in file.read_text().splitlines()]
     assert all(Row.read(r).record().items() <= r.items() for r in records)
+
+
+@pytest.mark.parametrize(
+    ("main", "option"), [(command.main, "--read"), (command.main, "--model-error"), (sweep.main, "--read"), (rows.main, "--read")]
+)
+def test_a_file_that_is_not_one_of_records_is_refused(
+    main: Callable[[list[str]], int], option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, other = tmp_path / "text", tmp_path / "other"
+    text.write_text("no JSON\n")
+    other.write_text('{"program": "of another kind"}\n')
+    for path, why in ((tmp_path / "missing", "No such file"), (tmp_path, "directory"), (text, "JSON"), (other, "another kind of file")):
+        with pytest.raises(SystemExit) as stop:
+            main([option, str(path)])
+        assert stop.value.code == 2
+        assert why in capsys.readouterr().err
 
 
 def test_plot_has_a_bar_and_its_ratio_for_each_workload(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import torch
 
 import emmy_eq
 from bench import fit, model, rows
-from bench.plans import read
+from bench.lines import of_plans
+from bench.plans import merged
 from bench.sweep import choice, point, points, tuned
 from bench.workloads import workloads
 from emmy_eq import loop_ir
@@ -31,14 +32,14 @@ RESULTS = Path(__file__).parent.parent / "bench/results"
 
 
 def test_the_model_chooses_the_faster_plan_at_sizes_it_was_not_fitted_with() -> None:
-    records = read(RESULTS / "sweeps-h200.jsonl")
+    records = merged(of_plans(RESULTS / "sweeps-h200.jsonl"))
     held = [choice(records[name]) for name in points(True)]
     assert sum(c.agrees for c in held) >= 0.9 * len(held)
 
 
 def test_after_tuning_the_fastest_plan_is_taken() -> None:
     """At all points but one, whose tuning was ended by the limit on its rounds."""
-    records = read(RESULTS / "sweeps-h200.jsonl")
+    records = merged(of_plans(RESULTS / "sweeps-h200.jsonl"))
     assert records.keys() == {*points(False), *points(True)}
     assert [name for name, r in records.items() if not tuned(r).agrees] == ["mlp_bf16_2048x512x2048"]
 
@@ -66,7 +67,7 @@ def test_rows_tell_where_the_default_is_slower() -> None:
 
 
 def test_the_model_is_within_a_quarter_of_what_was_measured() -> None:
-    costs = model.costs(read(RESULTS / "kernels-h200.jsonl")).values()
+    costs = model.costs(merged(of_plans(RESULTS / "kernels-h200.jsonl"))).values()
     error = Model().error(c for _, c in costs)
     assert error is not None
     assert error < 0.25
