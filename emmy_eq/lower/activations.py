@@ -82,14 +82,17 @@ def hardtanh(b: Builder, x: Value, min_val: Scalar = -1, max_val: Scalar = 1) ->
     return clamp(b, x, min_val, max_val)
 
 
-def _sixth(b: Builder, x: Value) -> Value:
-    """clamp(x + 3, 0, 6) / 6"""
-    return b.apply("div", b.apply("minimum", b.apply("maximum", b.apply("add", x, 3.0), 0.0), 6.0), 6.0)
+def _shifted(b: Builder, x: Value) -> Value:
+    """clamp(x + 3, 0, 6)"""
+    return b.apply("minimum", b.apply("maximum", b.apply("add", x, 3.0), 0.0), 6.0)
+
+
+def hardsigmoid(b: Builder, x: Value) -> Value:
+    return b.apply("div", _shifted(b, x), 6.0)
 
 
 def hardswish(b: Builder, x: Value) -> Value:
-    shifted = b.apply("minimum", b.apply("maximum", b.apply("add", x, 3.0), 0.0), 6.0)
-    return b.apply("div", b.apply("mul", x, shifted), 6.0)
+    return b.apply("div", b.apply("mul", x, _shifted(b, x)), 6.0)
 
 
 def logsigmoid(b: Builder, x: Value) -> Value:
@@ -111,11 +114,8 @@ def glu(b: Builder, x: Value, dim: int = -1) -> Value:
 def rows() -> dict[str, Row]:
     """Torch op -> row."""
     return {
-        "aten.relu.default": relu, "aten.relu6.default": relu6,
-        "aten.gelu.default": floats_only(gelu), "aten.silu.default": floats_only(silu), "aten.mish.default": floats_only(mish),
-        "aten.softplus.default": floats_only(softplus), "aten.elu.default": floats_only(elu), "aten.celu.default": floats_only(celu),
-        "aten.selu.default": floats_only(selu), "aten.leaky_relu.default": floats_only(leaky_relu),
-        "aten.hardtanh.default": hardtanh, "aten.hardsigmoid.default": floats_only(_sixth),
-        "aten.hardswish.default": floats_only(hardswish), "aten.log_sigmoid.default": floats_only(logsigmoid),
-        "aten.threshold.default": threshold, "aten.glu.default": glu,
+        "aten.relu.default": relu, "aten.relu6.default": relu6, "aten.hardtanh.default": hardtanh,
+        "aten.threshold.default": threshold, "aten.glu.default": glu, "aten.log_sigmoid.default": floats_only(logsigmoid),
+        **{f"aten.{f.__name__}.default": floats_only(f)
+           for f in (gelu, silu, mish, softplus, elu, celu, selu, leaky_relu, hardsigmoid, hardswish)},
     }  # fmt: skip

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from emmy_eq.lower.builder import Builder, Scalar, Value
+from emmy_eq.lower.builder import Scalar, Value
 from emmy_eq.ops import FLOATS, INTS
 
 _INT_BITS = {"u8": 8, "i8": 8, "i16": 16, "i32": 32, "i64": 64}
@@ -18,10 +18,6 @@ def compute_dtype(dtype: str) -> str:
     if dtype in ("f16", "bf16"):
         return "f32"
     return "i32" if dtype in ("i8", "i16", "u8") else dtype
-
-
-def to_compute(b: Builder, x: Value) -> Value:
-    return b.cast(x, compute_dtype(x.dtype))
 
 
 def promote(a: str, b: str) -> str:

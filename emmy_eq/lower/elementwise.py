@@ -213,23 +213,22 @@ def sign(b: Builder, x: Value) -> Value:
     return x if x.dtype == "bool" else pointwise(b, "sign", (x,), x.dtype, x.dtype)
 
 
-def isnan(b: Builder, x: Value) -> Value:
-    return pointwise(b, "isnan", (x,), x.dtype) if x.dtype in FLOATS else b.full(x.shape, False, "bool")
+def of_floats(test: Row) -> Row:
+    """What is false of integers."""
+
+    def row(b: Builder, x: Value) -> Value:
+        found: Value = test(b, x) if x.dtype in FLOATS else b.full(x.shape, False, "bool")
+        return found
+
+    return row
 
 
-def isinf(b: Builder, x: Value) -> Value:
-    return pointwise(b, "isinf", (x,), x.dtype) if x.dtype in FLOATS else b.full(x.shape, False, "bool")
+isnan = of_floats(lambda b, x: pointwise(b, "isnan", (x,), x.dtype))
+isinf = of_floats(lambda b, x: pointwise(b, "isinf", (x,), x.dtype))
 
 
 def isfinite(b: Builder, x: Value) -> Value:
     return b.apply("not", b.apply("or", isnan(b, x), isinf(b, x)))
-
-
-def isposinf(limit: float) -> Row:
-    def row(b: Builder, x: Value) -> Value:
-        return compare("eq")(b, x, limit) if x.dtype in FLOATS else b.full(x.shape, False, "bool")
-
-    return row
 
 
 def where(b: Builder, condition: Value, x: Operand, other: Operand) -> Value:
@@ -257,26 +256,17 @@ def clamp(b: Builder, x: Value, min: Operand | None = None, max: Operand | None 
     return b.cast(out, dtype)
 
 
-def clamp_min(b: Builder, x: Value, min: Operand) -> Value:
-    return clamp(b, x, min=min)
+def adding(op: str) -> Row:
+    """addcmul, addcdiv."""
 
+    def row(b: Builder, x: Value, tensor1: Value, tensor2: Value, value: Scalar = 1) -> Value:
+        dtype = result_dtype((x, tensor1, tensor2))
+        if op == "div" and dtype not in FLOATS:
+            raise InvalidInput(b.op, "integer division is not supported", b.source)
+        scaled = pointwise(b, "mul", (tensor1, value), dtype) if value != 1 else tensor1
+        return pointwise(b, "add", (x, pointwise(b, op, (scaled, tensor2), dtype)), dtype, dtype)
 
-def clamp_max(b: Builder, x: Value, max: Operand) -> Value:
-    return clamp(b, x, max=max)
-
-
-def addcmul(b: Builder, x: Value, tensor1: Value, tensor2: Value, value: Scalar = 1) -> Value:
-    dtype = result_dtype((x, tensor1, tensor2))
-    scaled = pointwise(b, "mul", (tensor1, value), dtype) if value != 1 else tensor1
-    return pointwise(b, "add", (x, pointwise(b, "mul", (scaled, tensor2), dtype)), dtype, dtype)
-
-
-def addcdiv(b: Builder, x: Value, tensor1: Value, tensor2: Value, value: Scalar = 1) -> Value:
-    dtype = result_dtype((x, tensor1, tensor2))
-    if dtype not in FLOATS:
-        raise InvalidInput(b.op, "integer division is not supported", b.source)
-    scaled = pointwise(b, "mul", (tensor1, value), dtype) if value != 1 else tensor1
-    return pointwise(b, "add", (x, pointwise(b, "div", (scaled, tensor2), dtype)), dtype, dtype)
+    return row
 
 
 def lerp(b: Builder, x: Value, end: Value, weight: Operand) -> Value:
@@ -303,7 +293,6 @@ def copy(b: Builder, x: Value, src: Value) -> Value:
 
 
 _UNARY = ("exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh erf sigmoid reciprocal").split()
-_BINARY = "mul maximum minimum copysign".split()
 _COMPARE = "eq ne lt le gt ge".split()
 
 
@@ -319,13 +308,9 @@ def rows() -> dict[str, Row]:
         table |= {f"aten.{op}.{kind}": compare(op) for kind in ("Tensor", "Scalar")}
     for op in ("add", "sub"):
         table |= {f"aten.{op}.{kind}": _accumulating(op) for kind in ("Tensor", "Scalar")}
-    for op, kinds in (
-        ("and", ("Tensor", "Scalar", "Scalar_Tensor")),
-        ("or", ("Tensor", "Scalar", "Scalar_Tensor")),
-        ("xor", ("Tensor", "Scalar", "Scalar_Tensor")),
-    ):
-        table |= {f"aten.bitwise_{op}.{kind}": bitwise(op) for kind in kinds}
-        table |= {f"aten.__{op}__.{kind}": bitwise(op) for kind in kinds[:2]}
+    for op in ("and", "or", "xor"):
+        table |= {f"aten.bitwise_{op}.{kind}": bitwise(op) for kind in ("Tensor", "Scalar", "Scalar_Tensor")}
+        table |= {f"aten.__{op}__.{kind}": bitwise(op) for kind in ("Tensor", "Scalar")}
         table[f"aten.logical_{op}.default"] = logical(op)
     table |= {
         "aten.mul.Tensor": binary("mul"), "aten.mul.Scalar": binary("mul"),
@@ -345,7 +330,8 @@ def rows() -> dict[str, Row]:
         "aten.neg.default": _neg_check, "aten.abs.default": abs_, "aten.sign.default": sign, "aten.sgn.default": sign,
         "aten.positive.default": lambda b, x: x,
         "aten.isnan.default": isnan, "aten.isinf.default": isinf, "aten.isfinite.default": isfinite,
-        "aten.isposinf.default": isposinf(math.inf), "aten.isneginf.default": isposinf(-math.inf),
+        "aten.isposinf.default": of_floats(lambda b, x: compare("eq")(b, x, math.inf)),
+        "aten.isneginf.default": of_floats(lambda b, x: compare("eq")(b, x, -math.inf)),
         "aten.logical_not.default": logical_not, "aten.bitwise_not.default": bitwise_not,
         "aten.bitwise_left_shift.Tensor": bitwise("shl"), "aten.bitwise_right_shift.Tensor": bitwise("shr"),
         "aten.__lshift__.Scalar": bitwise("shl"), "aten.__rshift__.Scalar": bitwise("shr"),
@@ -353,9 +339,8 @@ def rows() -> dict[str, Row]:
         "aten.where.self": where, "aten.where.Scalar": where, "aten.where.ScalarSelf": where, "aten.where.ScalarOther": where,
         "aten.masked_fill.Scalar": masked_fill, "aten.masked_fill.Tensor": masked_fill,
         "aten.clamp.default": clamp, "aten.clamp.Tensor": clamp, "aten.clip.default": clamp,
-        "aten.clamp_min.default": clamp_min, "aten.clamp_min.Tensor": clamp_min,
-        "aten.clamp_max.default": clamp_max, "aten.clamp_max.Tensor": clamp_max,
-        "aten.addcmul.default": addcmul, "aten.addcdiv.default": addcdiv,
+        "aten.clamp_min.default": clamp, "aten.clamp_min.Tensor": clamp, "aten.clamp_max.default": clamp, "aten.clamp_max.Tensor": clamp,
+        "aten.addcmul.default": adding("mul"), "aten.addcdiv.default": adding("div"),
         "aten.lerp.Scalar": lerp, "aten.lerp.Tensor": lerp,
         "aten.to.dtype": to_dtype, "aten._to_copy.default": to_dtype, "aten.to.dtype_layout": to_dtype, "aten.to.device": to_dtype,
         "aten.type_as.default": type_as, "aten.to.other": type_as, "aten.copy.default": copy,

@@ -92,9 +92,6 @@ def cross_entropy(
     if weight is not None:
         logs = b.apply("mul", logs, b.reshape(b.cast(weight, logs.dtype), (x.shape[channel], *[1] * (x.rank - channel - 1))))
     loss = b.apply("neg", b.reduce("sum", b.apply("mul", logs, wanted), [channel]))
-    if _REDUCTIONS[reduction] == "mean":
-        count = total(loss.shape)
-        return b.cast(b.apply("div", b.reduce("sum", loss, range(loss.rank)), float(count)), x.dtype)
     return b.cast(_reduced(b, loss, reduction), x.dtype)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from emmy_eq.errors import InvalidInput, Unsupported
 from emmy_eq.lower.builder import Builder, Value, wrap_dim
@@ -24,20 +25,21 @@ def softmax_parts(b: Builder, x: Value, dim: int) -> tuple[Value, Value, Value]:
     return top, weights, b.reduce("sum", weights, [dim], True)
 
 
-def softmax(b: Builder, x: Value, dim: int, dtype: str | None = None, half_to_float: bool = False) -> Value:
-    out = dtype or ("f32" if half_to_float else float_dtype(x.dtype))
-    if not x.rank:
-        return b.reshape(softmax(b, b.reshape(x, (1,)), 0, out), ())
-    _, weights, norm = softmax_parts(b, b.cast(b.convert(x, out), compute_dtype(out)), wrap_dim(b.op, dim, x.rank))
-    return b.cast(b.apply("div", weights, norm), out)
+def along_dim(of: Callable[[Builder, Value, int], Value]) -> Row:
+    """A softmax written on the dtype to compute in, over one dim."""
+
+    def row(b: Builder, x: Value, dim: int, dtype: str | None = None, half_to_float: bool = False) -> Value:
+        out = dtype or ("f32" if half_to_float else float_dtype(x.dtype))
+        if not x.rank:
+            return b.reshape(row(b, b.reshape(x, (1,)), 0, out), ())
+        return b.cast(of(b, b.cast(b.convert(x, out), compute_dtype(out)), wrap_dim(b.op, dim, x.rank)), out)
+
+    return row
 
 
-def log_softmax(b: Builder, x: Value, dim: int, dtype: str | None = None, half_to_float: bool = False) -> Value:
-    out = dtype or ("f32" if half_to_float else float_dtype(x.dtype))
-    if not x.rank:
-        return b.reshape(log_softmax(b, b.reshape(x, (1,)), 0, out), ())
-    value = b.cast(b.convert(x, out), compute_dtype(out))
-    return b.cast(log_softmax_of(b, value, wrap_dim(b.op, dim, x.rank)), out)
+def softmax_of(b: Builder, x: Value, dim: int) -> Value:
+    _, weights, norm = softmax_parts(b, x, dim)
+    return b.apply("div", weights, norm)
 
 
 def log_softmax_of(b: Builder, x: Value, dim: int) -> Value:
@@ -45,18 +47,30 @@ def log_softmax_of(b: Builder, x: Value, dim: int) -> Value:
     return b.apply("sub", b.apply("sub", x, top), b.apply("log", norm))
 
 
-def safe_softmax(b: Builder, x: Value, dim: int, dtype: str | None = None) -> Value:
+def safe_softmax_of(b: Builder, x: Value, dim: int) -> Value:
     """0 where every entry of the row is -inf."""
-    out = dtype or float_dtype(x.dtype)
-    value = b.cast(b.convert(x, out), compute_dtype(out))
-    top, weights, norm = softmax_parts(b, value, wrap_dim(b.op, dim, x.rank))
-    return b.cast(b.where(b.apply("eq", top, -math.inf), 0.0, b.apply("div", weights, norm)), out)
+    top, weights, norm = softmax_parts(b, x, dim)
+    return b.where(b.apply("eq", top, -math.inf), 0.0, b.apply("div", weights, norm))
+
+
+softmax, log_softmax, safe_softmax = map(along_dim, (softmax_of, log_softmax_of, safe_softmax_of))
 
 
 def _trailing(b: Builder, x: Value, shape: Sequence[int]) -> list[int]:
     if not shape or x.shape[-len(shape) :] != tuple(shape):
         raise InvalidInput(b.op, f"normalized_shape {list(shape)} is not the end of shape {x.shape}", b.source)
     return list(range(x.rank - len(shape), x.rank))
+
+
+def first(row: Row) -> Row:
+    """The first of the row's results alone."""
+
+    def alone(b: Builder, **arguments: Any) -> Value:
+        found: Value = row(b, **arguments)[0]
+        return found
+
+    alone.__wrapped__ = row  # type: ignore[attr-defined]  # the signature that arguments are checked against
+    return alone
 
 
 def _affine(b: Builder, x: Value, weight: Value | None, bias: Value | None) -> Value:
@@ -90,12 +104,6 @@ def layer_norm(
     bias: Value | None = None,
     eps: float = 1e-5,
     cudnn_enable: bool = True,
-) -> Value:
-    return native_layer_norm(b, x, normalized_shape, weight, bias, eps)[0]
-
-
-def native_layer_norm(
-    b: Builder, x: Value, normalized_shape: Sequence[int], weight: Value | None, bias: Value | None, eps: float
 ) -> tuple[Value, Value, Value]:
     """(output, mean, rstd)."""
     over = _trailing(b, x, normalized_shape)
@@ -214,7 +222,7 @@ def rows() -> dict[str, Row]:
         "aten.softmax.int": softmax, "aten._softmax.default": softmax, "aten.special_softmax.int": softmax,
         "aten.log_softmax.int": log_softmax, "aten._log_softmax.default": log_softmax, "aten.special_log_softmax.int": log_softmax,
         "aten._safe_softmax.default": safe_softmax,
-        "aten.rms_norm.default": rms_norm, "aten.layer_norm.default": layer_norm, "aten.native_layer_norm.default": native_layer_norm,
+        "aten.rms_norm.default": rms_norm, "aten.layer_norm.default": first(layer_norm), "aten.native_layer_norm.default": layer_norm,
         "aten.group_norm.default": group_norm, "aten.native_group_norm.default": native_group_norm,
         "aten.batch_norm.default": batch_norm, "aten._native_batch_norm_legit_no_training.default": native_batch_norm_no_training,
         "aten.native_batch_norm.default": native_batch_norm,

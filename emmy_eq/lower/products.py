@@ -61,21 +61,9 @@ def matmul(b: Builder, x: Value, other: Value) -> Value:
     return b.cast(product(b, x, other), _same_dtype(b, x, other))
 
 
-def mm(b: Builder, x: Value, mat2: Value) -> Value:
-    return matmul(b, x, mat2)
-
-
-def mv(b: Builder, x: Value, vec: Value) -> Value:
-    return matmul(b, x, vec)
-
-
-def dot(b: Builder, x: Value, tensor: Value) -> Value:
-    return matmul(b, x, tensor)
-
-
-def outer(b: Builder, x: Value, vec2: Value) -> Value:
-    dtype = promote(x.dtype, vec2.dtype)
-    return pointwise(b, "mul", (b.unsqueeze(x, [1]), b.unsqueeze(vec2, [0])), dtype, dtype)
+def outer(b: Builder, x: Value, other: Value) -> Value:
+    dtype = promote(x.dtype, other.dtype)
+    return pointwise(b, "mul", (b.unsqueeze(x, [1]), b.unsqueeze(other, [0])), dtype, dtype)
 
 
 def linear(b: Builder, x: Value, weight: Value, bias: Value | None = None) -> Value:
@@ -103,30 +91,21 @@ def addmm(b: Builder, x: Value, mat1: Value, mat2: Value, beta: Scalar = 1, alph
     return _scaled_sum(b, x, product(b, mat1, mat2), beta, alpha)
 
 
-def addmv(b: Builder, x: Value, mat: Value, vec: Value, beta: Scalar = 1, alpha: Scalar = 1) -> Value:
-    return addmm(b, x, mat, vec, beta, alpha)
+def addbmm(b: Builder, x: Value, mat1: Value, mat2: Value, beta: Scalar = 1, alpha: Scalar = 1) -> Value:
+    _same_dtype(b, x, mat1, mat2)
+    return _scaled_sum(b, x, b.reduce("sum", product(b, mat1, mat2), [0]), beta, alpha)
 
 
-def baddbmm(b: Builder, x: Value, batch1: Value, batch2: Value, beta: Scalar = 1, alpha: Scalar = 1) -> Value:
-    return addmm(b, x, batch1, batch2, beta, alpha)
-
-
-def addbmm(b: Builder, x: Value, batch1: Value, batch2: Value, beta: Scalar = 1, alpha: Scalar = 1) -> Value:
-    _same_dtype(b, x, batch1, batch2)
-    return _scaled_sum(b, x, b.reduce("sum", product(b, batch1, batch2), [0]), beta, alpha)
-
-
-def addr(b: Builder, x: Value, vec1: Value, vec2: Value, beta: Scalar = 1, alpha: Scalar = 1) -> Value:
-    wide = compute_dtype(_same_dtype(b, x, vec1, vec2))
-    return _scaled_sum(b, x, outer(b, b.cast(vec1, wide), b.cast(vec2, wide)), beta, alpha)
+def addr(b: Builder, x: Value, mat1: Value, mat2: Value, beta: Scalar = 1, alpha: Scalar = 1) -> Value:
+    wide = compute_dtype(_same_dtype(b, x, mat1, mat2))
+    return _scaled_sum(b, x, outer(b, b.cast(mat1, wide), b.cast(mat2, wide)), beta, alpha)
 
 
 def rows() -> dict[str, Row]:
     """Torch op -> row."""
     return {
-        "aten.matmul.default": matmul, "aten.mm.default": mm, "aten.bmm.default": mm, "aten.mv.default": mv, "aten.dot.default": dot,
-        "aten.vdot.default": lambda b, x, other: dot(b, x, other),
+        **{f"aten.{name}.default": matmul for name in ("matmul", "mm", "bmm", "mv", "dot", "vdot")},
         "aten.outer.default": outer, "aten.ger.default": outer, "aten.linear.default": linear,
-        "aten.addmm.default": addmm, "aten.addmv.default": addmv, "aten.baddbmm.default": baddbmm, "aten.addbmm.default": addbmm,
+        "aten.addmm.default": addmm, "aten.addmv.default": addmm, "aten.baddbmm.default": addmm, "aten.addbmm.default": addbmm,
         "aten.addr.default": addr,
     }  # fmt: skip

@@ -93,33 +93,20 @@ def variance_of(b: Builder, x: Value, over: Sequence[int], correction: Scalar, k
     return b.apply("div", squares, max(float(count - correction), 0.0)), centre if keepdim else b.squeeze(centre, over)
 
 
-def _var_mean(b: Builder, x: Value, dim: Dims, correction: Scalar | None, keepdim: bool, unbiased: bool) -> tuple[Value, Value]:
-    if x.dtype not in FLOATS:
-        raise InvalidInput(b.op, f"the variance of {x.dtype} values is not defined", b.source)
-    minus = int(unbiased) if correction is None else correction
-    return variance_of(b, b.cast(x, compute_dtype(x.dtype)), wrap_dims(b.op, dim, x.rank), minus, keepdim)
+def moments(root: bool, with_mean: bool) -> Row:
+    """var, std, var_mean, std_mean."""
 
+    def row(
+        b: Builder, x: Value, dim: Dims = None, correction: Scalar | None = None, keepdim: bool = False, unbiased: bool = True
+    ) -> Value | tuple[Value, Value]:
+        if x.dtype not in FLOATS:
+            raise InvalidInput(b.op, f"the variance of {x.dtype} values is not defined", b.source)
+        minus = int(unbiased) if correction is None else correction
+        variance, centre = variance_of(b, b.cast(x, compute_dtype(x.dtype)), wrap_dims(b.op, dim, x.rank), minus, keepdim)
+        found = b.cast(b.apply("sqrt", variance) if root else variance, x.dtype)
+        return (found, b.cast(centre, x.dtype)) if with_mean else found
 
-def var(b: Builder, x: Value, dim: Dims = None, correction: Scalar | None = None, keepdim: bool = False, unbiased: bool = True) -> Value:
-    return b.cast(_var_mean(b, x, dim, correction, keepdim, unbiased)[0], x.dtype)
-
-
-def std(b: Builder, x: Value, dim: Dims = None, correction: Scalar | None = None, keepdim: bool = False, unbiased: bool = True) -> Value:
-    return b.cast(b.apply("sqrt", _var_mean(b, x, dim, correction, keepdim, unbiased)[0]), x.dtype)
-
-
-def var_mean(
-    b: Builder, x: Value, dim: Dims = None, correction: Scalar | None = None, keepdim: bool = False, unbiased: bool = True
-) -> tuple[Value, Value]:
-    variance, centre = _var_mean(b, x, dim, correction, keepdim, unbiased)
-    return b.cast(variance, x.dtype), b.cast(centre, x.dtype)
-
-
-def std_mean(
-    b: Builder, x: Value, dim: Dims = None, correction: Scalar | None = None, keepdim: bool = False, unbiased: bool = True
-) -> tuple[Value, Value]:
-    variance, centre = _var_mean(b, x, dim, correction, keepdim, unbiased)
-    return b.cast(b.apply("sqrt", variance), x.dtype), b.cast(centre, x.dtype)
+    return row
 
 
 def logsumexp(b: Builder, x: Value, dim: Dims, keepdim: bool = False) -> Value:
@@ -203,8 +190,8 @@ def logcumsumexp(b: Builder, x: Value, dim: int) -> Value:
 def rows() -> dict[str, Row]:
     """Torch op -> row."""
     table: dict[str, Row] = {}
-    for name, op in (("sum", "sum"), ("prod", "prod")):
-        table |= {f"aten.{name}.{kind}": accumulate(op) for kind in ("default", "dim_IntList", "dim_int")}
+    for op in ("sum", "prod"):
+        table |= {f"aten.{op}.{kind}": accumulate(op) for kind in ("default", "dim_IntList", "dim_int")}
     for op in ("max", "min"):
         table |= {
             f"aten.a{op}.default": extreme(op), f"aten.{op}.default": extreme(op), f"aten.{op}.dim": extreme_with_index(op),
@@ -212,8 +199,9 @@ def rows() -> dict[str, Row]:
         }  # fmt: skip
     for op in ("any", "all"):
         table |= {f"aten.{op}.{kind}": boolean(op) for kind in ("default", "dim", "dims")}
-    for name, row in (("var", var), ("std", std), ("var_mean", var_mean), ("std_mean", std_mean)):
-        table |= {f"aten.{name}.{kind}": row for kind in ("default", "dim", "correction")}
+    for kind in ("default", "dim", "correction"):
+        table |= {f"aten.var.{kind}": moments(False, False), f"aten.var_mean.{kind}": moments(False, True)}
+        table |= {f"aten.std.{kind}": moments(True, False), f"aten.std_mean.{kind}": moments(True, True)}
     return table | {
         "aten.mean.default": mean, "aten.mean.dim": mean,
         "aten.logsumexp.default": logsumexp,

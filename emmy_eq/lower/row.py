@@ -13,7 +13,12 @@ from emmy_eq.errors import Unsupported
 # ``x``.  It returns a `Value`, or a tuple or list of them (None where torch gives an unused result).
 Row = Callable[..., Any]
 
-_RENAMED = {"self": "x", "input": "x", "from": "start"}
+# What torch's schemas call otherwise than the rows that serve several of them; a row's own name comes first.
+_RENAMED: Mapping[str, tuple[str, ...]] = {
+    "self": ("x",), "input": ("x",), "from": ("start",), "size": ("shape",), "split_size": ("split_sizes",), "value": ("src",),
+    "axis0": ("dim0",), "axis1": ("dim1",), "mat": ("mat1",), "batch1": ("mat1",), "vec1": ("mat1",), "batch2": ("mat2",),
+    "mat2": ("other",), "vec2": ("other", "mat2"), "vec": ("other", "mat2"), "tensor": ("other",),
+}  # fmt: skip
 
 
 @cache
@@ -26,8 +31,8 @@ def bind(op: str, row: Row, arguments: Mapping[str, Any], where: str) -> dict[st
     known = _parameters(row)
     out: dict[str, Any] = {}
     for name, value in arguments.items():
-        key = _RENAMED.get(name, name) if name not in known else name
-        if key not in known:
+        key = next((k for k in (name, *_RENAMED.get(name, ())) if k in known), None)
+        if key is None:
             raise Unsupported(op, f"argument {name}={value!r}", where)
         out[key] = value
     return out

@@ -188,15 +188,11 @@ def _scatter_reduced(b: Builder, x: Value, dim: int, index: Value, source: Value
     return b.cast(b.where(any_hit, found, old), x.dtype)
 
 
-def scatter(b: Builder, x: Value, dim: int, index: Value, src: Value, reduce: str | None = None) -> Value:
+def scatter(b: Builder, x: Value, dim: int, index: Value, src: Value | Scalar, reduce: str | None = None) -> Value:
     """``x[..., index[i, j], ...] = src[i, j]`` along ``dim``; of several writes to one element the last one counts."""
     if reduce is not None:
         return _flat(_scatter_reduced)(b, x, dim, index, src, reduce=reduce, include_self=True)  # type: ignore[no-any-return]
     return _flat(_scatter_last)(b, x, dim, index, src)  # type: ignore[no-any-return]
-
-
-def scatter_value(b: Builder, x: Value, dim: int, index: Value, value: Scalar, reduce: str | None = None) -> Value:
-    return scatter(b, x, dim, index, value, reduce)  # type: ignore[arg-type]
 
 
 def scatter_add(b: Builder, x: Value, dim: int, index: Value, src: Value) -> Value:
@@ -241,8 +237,8 @@ def rows() -> dict[str, Row]:
     return {
         "aten.embedding.default": embedding, "aten.index_select.default": index_select, "aten.gather.default": gather,
         "aten.take.default": take, "aten.index.Tensor": index_tensor, "aten.index_put.default": index_put,
-        "aten.scatter.src": scatter, "aten.scatter.value": scatter_value, "aten.scatter_add.default": scatter_add,
-        "aten.scatter.reduce": scatter, "aten.scatter.value_reduce": scatter_value, "aten.scatter_reduce.two": scatter_reduce,
+        "aten.scatter.src": scatter, "aten.scatter.value": scatter, "aten.scatter_add.default": scatter_add,
+        "aten.scatter.reduce": scatter, "aten.scatter.value_reduce": scatter, "aten.scatter_reduce.two": scatter_reduce,
         "aten.index_add.default": index_add, "aten.index_copy.default": index_copy,
         "aten.index_fill.int_Scalar": index_fill, "aten.index_fill.int_Tensor": index_fill,
     }  # fmt: skip

@@ -20,10 +20,6 @@ def reshape(b: Builder, x: Value, shape: Sequence[int]) -> Value:
     return b.reshape(x, infer_shape(b, x.shape, shape))
 
 
-def view(b: Builder, x: Value, size: Sequence[int]) -> Value:
-    return reshape(b, x, size)
-
-
 def infer_shape(b: Builder, old: Shape, new: Sequence[int]) -> Shape:
     """``new`` with its one -1 replaced."""
     known = total([n for n in new if n != -1])
@@ -92,10 +88,6 @@ def view_as(b: Builder, x: Value, other: Value) -> Value:
     return b.reshape(x, other.shape)
 
 
-def broadcast_to(b: Builder, x: Value, size: Sequence[int]) -> Value:
-    return expand(b, x, size)
-
-
 def broadcast_tensors(b: Builder, tensors: Sequence[Value]) -> list[Value]:
     shape = broadcast_shapes(b.op, [x.shape for x in tensors])
     return [b.expand(x, shape) for x in tensors]
@@ -152,10 +144,6 @@ def split_with_sizes(b: Builder, x: Value, split_sizes: Sequence[int], dim: int 
         raise InvalidInput(b.op, f"sizes {list(split_sizes)} do not sum to {x.shape[dim]}", b.source)
     starts = [sum(split_sizes[:k]) for k in range(len(split_sizes))]
     return [slice_(b, x, dim, i, i + n) for i, n in zip(starts, split_sizes, strict=True)]
-
-
-def split_sizes(b: Builder, x: Value, split_size: Sequence[int], dim: int = 0) -> list[Value]:
-    return split_with_sizes(b, x, split_size, dim)
 
 
 def chunk(b: Builder, x: Value, chunks: int, dim: int = 0) -> list[Value]:
@@ -384,17 +372,16 @@ def rows() -> dict[str, Row]:
     same = ("alias clone contiguous detach lift_fresh lift_fresh_copy lift resolve_neg resolve_conj").split()
     table: dict[str, Row] = {f"aten.{op}.default": identity for op in same}
     return table | {
-        "aten.reshape.default": reshape, "aten.view.default": view, "aten._unsafe_view.default": view,
+        "aten.reshape.default": reshape, "aten.view.default": reshape, "aten._unsafe_view.default": reshape,
         "aten.flatten.using_ints": flatten, "aten.unflatten.int": unflatten, "aten.ravel.default": flatten,
-        "aten.permute.default": permute, "aten.transpose.int": transpose,
-        "aten.swapaxes.default": lambda b, x, axis0, axis1: transpose(b, x, axis0, axis1),
+        "aten.permute.default": permute, "aten.transpose.int": transpose, "aten.swapaxes.default": transpose,
         "aten.t.default": t, "aten.numpy_T.default": numpy_t, "aten.mT.default": matrix_t, "aten.matrix_H.default": matrix_t,
         "aten.movedim.int": movedim, "aten.movedim.intlist": movedim,
         "aten.expand.default": expand, "aten.expand_as.default": expand_as, "aten.view_as.default": view_as,
-        "aten.reshape_as.default": view_as, "aten.broadcast_to.default": broadcast_to, "aten.broadcast_tensors.default": broadcast_tensors,
+        "aten.reshape_as.default": view_as, "aten.broadcast_to.default": expand, "aten.broadcast_tensors.default": broadcast_tensors,
         "aten.unsqueeze.default": unsqueeze, "aten.squeeze.default": squeeze, "aten.squeeze.dim": squeeze, "aten.squeeze.dims": squeeze,
         "aten.slice.Tensor": slice_, "aten.narrow.default": narrow, "aten.select.int": select, "aten.unbind.int": unbind,
-        "aten.split.Tensor": split, "aten.split.sizes": split_sizes, "aten.split_with_sizes.default": split_with_sizes,
+        "aten.split.Tensor": split, "aten.split.sizes": split_with_sizes, "aten.split_with_sizes.default": split_with_sizes,
         "aten.chunk.default": chunk, "aten.tensor_split.sections": tensor_split,
         "aten.flip.default": flip, "aten.roll.default": roll, "aten.repeat.default": repeat, "aten.tile.default": tile,
         "aten.repeat_interleave.self_int": repeat_interleave, "aten.unfold.default": unfold, "aten.diagonal.default": diagonal,
