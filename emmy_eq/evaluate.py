@@ -9,8 +9,7 @@ import numpy as np
 
 from emmy_eq import named
 from emmy_eq import terms as tm
-from emmy_eq.named import NamedArray
-from emmy_eq.tensor_ir.interpret import dtype_of
+from emmy_eq.named import NamedArray, dtype_of
 from emmy_eq.terms import AxisTable, InputBuf, Stored, TermProgram, Val
 
 Array = np.ndarray[Any, Any]

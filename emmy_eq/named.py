@@ -16,8 +16,7 @@ import numpy as np
 from emmy_eq import index as ix
 from emmy_eq.algebra import Scalar
 from emmy_eq.index import Idx
-from emmy_eq.ops import DTYPES, monoids, ops, twists
-from emmy_eq.tensor_ir.interpret import convert, dtype_of
+from emmy_eq.ops import DTYPES, FLOATS, monoids, ops, twists
 
 Array = np.ndarray[Any, Any]
 Extents = Mapping[str, int]  # axis name -> extent; where several axes are reduced, the order of flattening
@@ -56,6 +55,11 @@ class NamedArray(Scalar):
         return dict(zip(self.axes, self.array.shape, strict=True))
 
 
+def dtype_of(dtype: str, float64: bool) -> np.dtype[Any]:
+    """The NumPy dtype that holds ``dtype`` in this mode."""
+    return DTYPES["f64"] if float64 and dtype in FLOATS else DTYPES[dtype]
+
+
 def scalar(value: Any, dtype: str, float64: bool = False) -> NamedArray:
     """``value`` (already rounded to ``dtype``) as an array without axes."""
     return NamedArray((), np.asarray(value).astype(dtype_of(dtype, float64)))
@@ -83,8 +87,11 @@ def apply(op: str, *args: NamedArray) -> NamedArray:
 
 def cast(x: NamedArray, dtype: str, float64: bool = False) -> NamedArray:
     """Conversion as `emmy_eq.tensor_ir.Elementwise` states it."""
+    if dtype == "bool":
+        return NamedArray(x.axes, np.asarray(x.array != 0))
     with np.errstate(all="ignore"):
-        return NamedArray(x.axes, convert(x.array, dtype, float64))
+        by_i32 = dtype in ("u8", "i8", "i16") and x.array.dtype.kind not in "iub"
+        return NamedArray(x.axes, (x.array.astype(np.int32) if by_i32 else x.array).astype(dtype_of(dtype, float64)))
 
 
 def reduce(monoid: str, x: NamedArray, over: Extents, dtype: str) -> NamedArray:

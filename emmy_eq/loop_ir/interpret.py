@@ -13,9 +13,8 @@ import numpy as np
 from emmy_eq import named
 from emmy_eq.errors import VerifyError
 from emmy_eq.loop_ir.grammar import Axis, Carry, Fold, Kernel, Let, Load, Loop, Program, Stmt, Store
-from emmy_eq.named import NamedArray
+from emmy_eq.named import NamedArray, dtype_of
 from emmy_eq.ops import monoids, twists
-from emmy_eq.tensor_ir.interpret import dtype_of
 from emmy_eq.terms import from_bits
 
 Array = np.ndarray[Any, Any]
