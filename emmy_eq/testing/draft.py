@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from emmy_eq.ops import FLOATS
-from emmy_eq.testing.shaped import Shaped
+from emmy_eq.testing.shaped import Draw, Shaped
 from emmy_eq.testing.shrink import names, pruned
 from emmy_eq.testing.sources import SCOPE, Given, Source
 from emmy_eq.testing.steps import Kind, Row
@@ -123,7 +123,7 @@ class Draft:
         x = self.operand("float", False, least, most)
         if x is None or 0 in x.shape:
             return
-        operands = _Operands(self, x)
+        operands = Draw(self, x)
         self.add(step(operands, x.name, x.shape), keeps and all(e.exact for e in operands.used), 1)
 
     def add(self, text: str, exact: bool, results: int) -> None:
@@ -156,48 +156,6 @@ class Draft:
     def source(self, results: list[str]) -> Source:
         """The program that computes ``results``, without what they do not need."""
         return pruned(tuple(self.inputs), tuple(self.body), tuple(results))
-
-
-@dataclass(slots=True)
-class _Operands:
-    """The `emmy_eq.testing.shaped.Draw` of a step on ``x``; ``used``: x and the new inputs."""
-
-    draft: Draft
-    x: Entry
-    used: list[Entry] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.used.append(self.x)
-
-    @property
-    def special(self) -> bool:
-        return self.draft.special
-
-    def integer(self, low: int, high: int, /) -> int:
-        return self.draft.integer(low, high)
-
-    def choice(self, options: Sequence[int], /) -> int:
-        found: int = self.draft.choose(options)
-        return found
-
-    def extent(self) -> int:
-        return self.draft.extent(beside=prod(self.x.shape[:-1]))
-
-    def new(self, *shape: int) -> str:
-        return self._input(shape, dtype_name(self.x.value.dtype), self.draft.kind())
-
-    def finite(self, *shape: int) -> str:
-        return self._input(shape, dtype_name(self.x.value.dtype), "whole" if self.draft.special else self.draft.kind())
-
-    def index(self, below: int, *shape: int) -> str:
-        return self._input(shape, "i64", f"below {below}")
-
-    def mask(self, *shape: int) -> str:
-        return self._input(shape, "bool", "whole")
-
-    def _input(self, shape: tuple[int, ...], dtype: str, kind: str) -> str:
-        self.used.append(self.draft.input(shape, dtype, kind))
-        return self.used[-1].name
 
 
 class _Fills(dict[str, Any]):

@@ -3,38 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass, field
+from math import prod
+from typing import TYPE_CHECKING
+
+from emmy_eq.torch_ir import dtype_name
+
+if TYPE_CHECKING:
+    from emmy_eq.testing.draft import Draft, Entry
 
 Shape = tuple[int, ...]
 
 
-class Draw(Protocol):
-    """What a step may ask for; ``new``, ``index`` and ``mask`` give the name of a new input."""
+@dataclass(slots=True)
+class Draw:
+    """What a step on ``x`` may ask for; ``new``, ``finite``, ``index`` and ``mask`` give the name of a new input; ``used``: x and those."""
+
+    draft: Draft
+    x: Entry
+    used: list[Entry] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.used.append(self.x)
 
     @property
     def special(self) -> bool:
         """Whether operands may hold infinities and NaN."""
+        return self.draft.special
 
-    def integer(self, low: int, high: int, /) -> int:
+    def integer(self, low: int, high: int) -> int:
         """From ``low`` to ``high``, both included."""
+        return self.draft.integer(low, high)
 
-    def choice(self, options: Sequence[int], /) -> int:
-        """One of them."""
+    def choice(self, options: Sequence[int]) -> int:
+        found: int = self.draft.choose(options)
+        return found
 
     def extent(self) -> int:
         """Of an axis that takes the place of the first operand's last."""
+        return self.draft.extent(beside=prod(self.x.shape[:-1]))
 
     def new(self, *shape: int) -> str:
         """A value of the first operand's dtype."""
+        return self._input(shape, dtype_name(self.x.value.dtype), self.draft.kind())
 
     def finite(self, *shape: int) -> str:
         """The same, without infinities and NaN."""
+        return self._input(shape, dtype_name(self.x.value.dtype), "whole" if self.draft.special else self.draft.kind())
 
     def index(self, below: int, *shape: int) -> str:
         """Whole numbers from 0 to ``below`` - 1."""
+        return self._input(shape, "i64", f"below {below}")
 
     def mask(self, *shape: int) -> str:
-        """Bools."""
+        return self._input(shape, "bool", "whole")
+
+    def _input(self, shape: Shape, dtype: str, kind: str) -> str:
+        self.used.append(self.draft.input(shape, dtype, kind))
+        return self.used[-1].name
 
 
 Shaped = Callable[[Draw, str, Shape], str]
