@@ -255,7 +255,10 @@ def store_command(options: argparse.Namespace) -> int:
 
     path = store_path(options)
     if options.action != "import" and not path.is_file():
-        raise InvalidInput(f"timing store {path}", "there is no such file; tune makes it")
+        if options.store is not None or options.action == "export":
+            raise InvalidInput(f"timing store {path}", "there is no such file; tune makes it")
+        print("[]" if options.json else f"No measurements yet: tune makes {path}.")
+        return 0
     with store.Store(path) as opened:
         if options.action == "show":
             print(json.dumps(store.kernel_records(opened), indent=1) if options.json else store.kernel_table(opened))

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, fx
 
 from emmy_eq import torch_ir
+from emmy_eq.capture.function import guarded
 from emmy_eq.errors import InvalidInput
 from emmy_eq.ops import FLOATS
 from emmy_eq.timing import Times, interleaved
@@ -78,7 +79,7 @@ def run_example(compiled: Compiled, device: str, check: bool = False, bench: boo
     results = compiled.run(_copies(given))
     outputs = tuple(_plain(x) for x in results)
     if check:
-        eager = torch_ir.run(program, _copies(given))
+        eager = guarded(lambda: torch_ir.run(program, _copies(given)), "the program in eager PyTorch, which --check compares with")
         reference = in_float64(program, given)
         outputs = tuple(checked(x, e, r) for x, e, r in zip(results, eager, reference, strict=True))
     return Outcome(device, outputs, _times(compiled, given) if bench else {})

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 def egraph(compiled: Compiled) -> str:
     """Size, the rules that matched, and how many equal forms each seam has; no seconds, so that the text is reproducible."""
+    from emmy_eq.extract.climb import Search
+    from emmy_eq.extract.pinned import made_by_rules
+
     graph = compiled.egraph
     head = f"e-graph: {graph.report.rows} rows in {graph.report.classes} classes after {graph.report.rounds} rounds, {_end(graph.report)}"
     seams = table(
@@ -29,7 +32,10 @@ def egraph(compiled: Compiled) -> str:
             for s in graph.seams
         ],
     )
-    return f"{head}\n\n{_matches(compiled, graph.report)}\n\n{seams}"
+    finder = Search(graph, compiled.target)
+    others = ", ".join(made_by_rules(finder.graph, finder.names))
+    made = f"\n\nmade by rules, and pinned by --place as seams are: {others}" if others else ""
+    return f"{head}\n\n{_matches(compiled, graph.report)}\n\n{seams}{made}"
 
 
 def _matches(compiled: Compiled, report: Report) -> str:

@@ -23,7 +23,7 @@ from emmy_eq.extract.loops import build, sketch
 from emmy_eq.extract.measured import PLAIN, Model
 from emmy_eq.extract.merge import Planned, merge
 from emmy_eq.extract.nest import Output, Unrealisable
-from emmy_eq.extract.pinned import Place, classes, honoured
+from emmy_eq.extract.pinned import Place, classes, honoured, stated
 from emmy_eq.extract.targets import Target
 from emmy_eq.ops import itemsize
 from emmy_eq.terms import Axis, Result
@@ -52,7 +52,7 @@ class Search:
         self.graph: EGraph = eg.read(sat)
         self.universe = frozenset({*self.graph.cuts, *sat.roots, *(s.cls for s in sat.seams)} | _stored(self.graph))
         self.names = _unique_names(self.graph, self.universe)
-        self.pinned = classes(self.graph, self.names, place)
+        self.pinned, self.pins = classes(self.graph, self.names, place), stated(place)
         if self.pinned:
             self.graph.options = honoured(self.graph, self.pinned)
         self.needed: set[int] = {c for c, value in self.pinned.items() if value == "cut"}  # stored in every plan

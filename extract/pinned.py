@@ -30,18 +30,22 @@ def _pin(item: str) -> tuple[str, str]:
 
 
 def classes(graph: EGraph, buffers: Mapping[int, str], place: Place) -> dict[int, str]:
-    """Class -> ``fuse`` or ``cut``; a name is that of a seam, or of the buffer of a value that rules made."""
-    made = {name: c for c, name in buffers.items()}
-    seams = {seam.name: seam.cls for seam in graph.sat.seams}
+    """Class -> ``fuse`` or ``cut``."""
+    names = {seam.name: seam.cls for seam in graph.sat.seams} | made_by_rules(graph, buffers)
     found: dict[int, str] = {}
     for name, value in stated(place).items():
-        c = seams.get(name, made.get(name, -1))
+        c = names.get(name, -1)
         if c < 0:
-            others = sorted(made.keys() - seams.keys() - {r.name for r in graph.sat.results})
-            raise InvalidInput(f"place {name!r}", f"the seams are {', '.join([*seams, *others])}")
+            raise InvalidInput(f"place {name!r}", f"the seams are {', '.join(names)}")
         if found.setdefault(c, value) != value:
             raise InvalidInput(f"place {name}={value}", "another name of the same value is pinned otherwise")
     return found
+
+
+def made_by_rules(graph: EGraph, buffers: Mapping[int, str]) -> dict[str, int]:
+    """Name -> class of the values beside the seams that may be stored, which no tensor of the source program is."""
+    others = {seam.name for seam in graph.sat.seams} | {r.name for r in graph.sat.results}
+    return {name: c for c, name in sorted(buffers.items(), key=lambda item: item[1]) if name not in others}
 
 
 def honoured(graph: EGraph, pinned: Mapping[int, str]) -> list[list[Option]]:

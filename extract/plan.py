@@ -115,5 +115,5 @@ def check(finder: Search, stored: Sequence[str]) -> None:
 
 
 def unhonoured(finder: Search) -> InvalidInput:
-    pins = ",".join(f"{finder.names[c]}={value}" for c, value in finder.pinned.items())
+    pins = ",".join(f"{name}={value}" for name, value in finder.pins.items())
     return InvalidInput(f"place {pins}", "no plan of kernels that the rules lead to honours it; pin fewer values")

@@ -143,6 +143,15 @@ def test_run_on_the_simulator_says_so_and_checks(capsys: pytest.CaptureFixture[s
     assert "float64" in out
 
 
+def test_what_eager_refuses_is_the_programs_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    """Integers divided by zero: undefined in CUDA, an error in torch on a CPU."""
+    words = ("run", "-c", "torch.arange(4) // torch.tensor([1, 0, 2, 0])", "--device", "sim")
+    assert run(capsys, *words)[0] == 0
+    code, _, err = run(capsys, *words, "--check")
+    assert code == 2
+    assert "Invalid input: the program in eager PyTorch, which --check compares with: RuntimeError: ZeroDivisionError" in err
+
+
 def test_run_json(capsys: pytest.CaptureFixture[str]) -> None:
     record = run_json(capsys, "run", "-c", "torch.randn(4, 8).sum(1)", "--device", "sim", "--check")
     assert record["device"] == "sim"

@@ -109,10 +109,21 @@ def test_every_pin_is_honoured(name: str) -> None:
 
 def test_pins_that_no_plan_honours_are_refused() -> None:
     """A quotient times v is summed, or a sum is divided: what the one stores has no place in the other."""
-    with pytest.raises(emmy_eq.InvalidInput, match="no plan of kernels"):
+    with pytest.raises(emmy_eq.InvalidInput, match="place sdpa_mul_2=cut,sum=cut: no plan of kernels"):
         compiled("attention").placed({"sdpa_mul_2": "cut", "sum": "cut"}).loop_ir  # noqa: B018
     with pytest.raises(emmy_eq.InvalidInput, match="another name of the same value"):
-        compiled("softmax").placed({"softmax": "cut", "out0": "fuse"}).loop_ir  # noqa: B018
+        emmy_eq.compile(lambda x, y: (x * y).exp() + y * x, (torch.ones(8), torch.ones(8)), place={"mul": "cut", "mul_1": "fuse"})
+
+
+def test_what_place_takes_is_what_the_egraph_lists() -> None:
+    chain = compiled("two_matmuls")
+    with pytest.raises(emmy_eq.InvalidInput) as caught:
+        chain.placed({"out0": "cut"}).loop_ir  # noqa: B018
+    *_, names = str(caught.value).rstrip(".").partition("the seams are ")
+    listed = [line.split()[0] for line in chain.show("egraph").partition("seam ")[2].splitlines()[2:] if "  " in line]
+    made = chain.show("egraph").partition("made by rules, and pinned by --place as seams are: ")[2]
+    assert names.split(", ") == [*listed, *made.split(", ")]
+    assert made == "sum"
 
 
 def test_matmul_chain_is_reassociated() -> None:
