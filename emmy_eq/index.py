@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 
@@ -133,6 +133,28 @@ def bounds(x: Idx, extents: Mapping[str, int]) -> tuple[int, int]:
         return (al, ah) if 0 <= al and ah < bl else (0, bl - 1)
     corners = [_APPLY[x.op](p, q) for p in (al, ah) for q in (bl, bh)]
     return min(corners), max(corners)
+
+
+MOST_POINTS = 1 << 22  # of an expression that is tried point by point
+
+
+def inside(x: Idx, extent: int, extents: Mapping[str, int]) -> bool | None:
+    """Whether ``x`` lies in [0, extent) wherever each of its variables is in [0, its extent).
+
+    Ranges are not exact for sums of // and %, so then point by point; None where there are too many points.
+    """
+    import numpy as np
+
+    if 0 in extents.values():
+        return True
+    low, high = bounds(x, extents)
+    if 0 <= low and high < extent:
+        return True
+    if prod(extents.values()) > MOST_POINTS:
+        return None
+    grid = np.meshgrid(*map(np.arange, extents.values()), indexing="ij", sparse=True)
+    values = np.asarray(evaluate(x, dict(zip(extents, grid, strict=True))))
+    return bool(values.min() >= 0 and values.max() < extent)
 
 
 def terms(x: Idx) -> list[tuple[Idx, int]]:

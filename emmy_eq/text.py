@@ -1,4 +1,4 @@
-"""Text for people: aligned tables, and numbers with a unit."""
+"""Text for people: aligned tables, and numbers with a unit; lists are read too."""
 
 from __future__ import annotations
 
@@ -21,6 +21,18 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _is_number(cell: str) -> bool:
     return cell in ("", "-", "inf") or _NUMBER.fullmatch(cell) is not None
+
+
+def items(text: str) -> list[str]:
+    """What stands between commas outside brackets."""
+    parts, depth = [""], 0
+    for char in text:
+        depth += (char in "([") - (char in ")]")
+        if char == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return [part.strip() for part in parts if part.strip()]
 
 
 def count(n: int, noun: str) -> str:

@@ -202,25 +202,7 @@ class Extractor:
             return tm.load(self.buffer(option.stored), option.attr, option.mask, tuple(args))
         if option.op == "load":
             return tm.load(option.attr[0], option.attr[1], option.mask, tuple(args))
-        return computed(option.op, dtype, option.attr, option.mask, args)
-
-
-def computed(op: str, dtype: str, name: str, mask: int, args: Sequence[Val]) -> Val:
-    """A term with operands; ``name`` and ``mask`` are those of a fold or scan."""
-    match op:
-        case "cast":
-            return tm.cast(args[0], dtype)
-        case "reduce":
-            return tm.reduce(name, args[0], mask)
-        case "argreduce":
-            return tm.argreduce(name, args[0], mask)
-        case "scan" if len(args) == 2:
-            return tm.running(name, args[0], args[1], mask)
-        case "scan":
-            return tm.scan(name, args[0], mask)
-        case "twist":
-            return tm.twist(name, args[0], args[1], mask)
-    return tm.apply(op, *args)
+        return tm.computed(option.op, dtype, option.attr, option.mask, args)
 
 
 def _elements(buf: InputBuf) -> int:

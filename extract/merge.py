@@ -10,7 +10,6 @@ from operator import or_
 
 from emmy_eq import index as ix
 from emmy_eq import terms as tm
-from emmy_eq.extract.body import computed
 from emmy_eq.extract.cost import Cost
 from emmy_eq.extract.nest import Output, Unrealisable
 from emmy_eq.index import Idx
@@ -229,7 +228,7 @@ def _rebuilt(root: Val, axes: AxisTable, to: Mapping[Axis, Axis], made: Mapping[
             name, mask = v.attr if v.attr is not None else ("", 0)
             # Bound ones too: the row of a norm is folded and walked under one name.
             renamed = sum(bits.get(a.bit, a.bit) for a in axes.of(mask))
-            out[v] = computed(v.op, v.dtype, name, renamed, args)
+            out[v] = tm.computed(v.op, v.dtype, name, renamed, args)
     return out[root]
 
 

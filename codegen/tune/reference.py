@@ -134,15 +134,12 @@ def _restricted(kernel: Kernel, axes: Mapping[str, tuple[int, int, int]]) -> Ker
 
     def statement(s: Stmt) -> Stmt:
         if isinstance(s, Loop):
-            shorter = tuple(Axis(a.name, axes[a.name][0]) if a.name in axes else a for a in s.axes)
-            return Loop(shorter, tuple(map(statement, s.body)))
-        if isinstance(s, Fold):
-            return replace(s, body=tuple(map(statement, s.body)), observer=tuple(map(statement, s.observer)))
+            return replace(s, axes=tuple(Axis(a.name, axes[a.name][0]) if a.name in axes else a for a in s.axes))
         if isinstance(s, Load | Store):
             return replace(s, index=index(s.index))
-        return replace(s, attr=substitute(s.attr, moved)) if s.op == "iota" else s
+        return replace(s, attr=substitute(s.attr, moved)) if isinstance(s, Let) and s.op == "iota" else s
 
-    return replace(kernel, body=tuple(map(statement, kernel.body)))
+    return replace(kernel, body=loop_ir.changed(kernel.body, statement))
 
 
 def _stores(kernel: Kernel) -> Kernel:

@@ -16,6 +16,7 @@ from emmy_eq.loop_ir.grammar import Loop as Loop
 from emmy_eq.loop_ir.grammar import Program as Program
 from emmy_eq.loop_ir.grammar import Stmt as Stmt
 from emmy_eq.loop_ir.grammar import Store as Store
+from emmy_eq.loop_ir.grammar import changed as changed
 from emmy_eq.loop_ir.grammar import walk as walk
 from emmy_eq.loop_ir.interpret import run as run
 from emmy_eq.loop_ir.text import parse as parse

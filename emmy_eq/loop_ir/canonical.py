@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from dataclasses import replace
 
-from emmy_eq.loop_ir.grammar import Buffer, Fold, Kernel, Let, Load, Loop, Stmt, Store, walk
+from emmy_eq.loop_ir.grammar import Buffer, Fold, Kernel, Let, Load, Stmt, Store, changed, walk
 from emmy_eq.loop_ir.text import show
 
 
@@ -43,19 +43,10 @@ def rename(kernel: Kernel, names: dict[str, str], called: str) -> Kernel:
     def buffers(bs: tuple[Buffer, ...]) -> tuple[Buffer, ...]:
         return tuple(sorted((replace(b, name=names[b.name]) for b in bs), key=lambda b: place[b.name]))
 
-    def block(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        return tuple(map(statement, body))
+    def renamed(stmt: Stmt) -> Stmt:
+        return replace(stmt, buffer=names[stmt.buffer]) if isinstance(stmt, Load | Store) else stmt
 
-    def statement(stmt: Stmt) -> Stmt:
-        if isinstance(stmt, Load | Store):
-            return replace(stmt, buffer=names[stmt.buffer])
-        if isinstance(stmt, Loop):
-            return replace(stmt, body=block(stmt.body))
-        if isinstance(stmt, Fold):
-            return replace(stmt, body=block(stmt.body), observer=block(stmt.observer))
-        return stmt
-
-    return Kernel(called, buffers(kernel.inputs), buffers(kernel.outputs), block(kernel.body))
+    return Kernel(called, buffers(kernel.inputs), buffers(kernel.outputs), changed(kernel.body, renamed))
 
 
 def ops(kernel: Kernel) -> dict[str, int]:

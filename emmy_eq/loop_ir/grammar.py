@@ -23,8 +23,8 @@ the same program axis share its name, which is how a schedule knows that a row m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from emmy_eq.index import Idx
@@ -130,6 +130,18 @@ class Program:
     inputs: tuple[Buffer, ...]
     temps: tuple[Buffer, ...]
     outputs: tuple[tuple[str, tuple[int, ...], str, str | None], ...]
+
+
+def changed(body: tuple[Stmt, ...], change: Callable[[Stmt], Stmt]) -> tuple[Stmt, ...]:
+    """``body`` with every statement changed, those inside of a loop or fold first."""
+    out: list[Stmt] = []
+    for stmt in body:
+        if isinstance(stmt, Loop):
+            stmt = replace(stmt, body=changed(stmt.body, change))
+        elif isinstance(stmt, Fold):
+            stmt = replace(stmt, body=changed(stmt.body, change), observer=changed(stmt.observer, change))
+        out.append(change(stmt))
+    return tuple(out)
 
 
 def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:

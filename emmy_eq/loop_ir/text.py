@@ -18,7 +18,8 @@ from emmy_eq import index as ix
 from emmy_eq.errors import VerifyError
 from emmy_eq.loop_ir.grammar import Axis, Buffer, Carry, Fold, Kernel, Let, Load, Loop, Program, Stmt, Store
 from emmy_eq.ops import DTYPES, ops, twists
-from emmy_eq.terms import from_bits, to_bits
+from emmy_eq.terms import from_bits, read_bits
+from emmy_eq.text import items
 
 
 def show(x: Program | Kernel) -> str:
@@ -86,13 +87,7 @@ def _literal(dtype: str, bits: int) -> str:
     text = str(value if DTYPES[dtype].kind in "iub" else float(value))
     if DTYPES[dtype].kind == "f" and dtype != "f64":
         text = str(value)
-    return text if to_bits(dtype, _number(text)) == bits else hex(bits)
-
-
-def _number(text: str) -> float | int | bool:
-    if text in ("True", "False"):
-        return text == "True"
-    return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
+    return text if read_bits(dtype, text) == bits else hex(bits)
 
 
 @overload
@@ -120,28 +115,16 @@ def _program(lines: list[str]) -> Program:
     while reader.peek().startswith("kernel "):
         kernels.append(reader.kernel())
     outputs = []
-    for item in _split(reader.take(r"return (.*)")[0]):
+    for item in items(reader.take(r"return (.*)")[0]):
         declared, _, alias = item.partition(" alias ")
         (b,) = _read_buffers(declared)
         outputs.append((b.name, b.shape, b.dtype, alias or None))
     return Program(tuple(kernels), inputs, temps, tuple(outputs))
 
 
-def _split(text: str) -> list[str]:
-    """At commas outside brackets."""
-    parts, depth = [""], 0
-    for char in text:
-        depth += (char in "([") - (char in ")]")
-        if char == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += char
-    return [part.strip() for part in parts if part.strip()]
-
-
 def _read_buffers(text: str) -> tuple[Buffer, ...]:
     out = []
-    for item in _split(text):
+    for item in items(text):
         found = re.fullmatch(r"(\w+): (\w+)\[([\d,]*)\]", item)
         if found is None or found[2] not in DTYPES:
             raise VerifyError("Loop", item, "not a buffer's name: dtype[shape]")
@@ -151,7 +134,7 @@ def _read_buffers(text: str) -> tuple[Buffer, ...]:
 
 def _read_axes(text: str) -> tuple[Axis, ...]:
     out = []
-    for item in _split(text):
+    for item in items(text):
         name, _, extent = item.partition(" < ")
         if not extent.isdigit():
             raise VerifyError("Loop", item, "not an axis < extent")
@@ -216,7 +199,7 @@ class _Reader:
         found = re.fullmatch(r"carry ([\w, ]+) = (twist )?(\w+)\(([\w, ]*)\)", text)
         if found is None:
             raise VerifyError("Loop", text, "not a carry")
-        results, name, args = tuple(_split(found[1])), found[3], tuple(_split(found[4]))
+        results, name, args = tuple(items(found[1])), found[3], tuple(items(found[4]))
         known = tuple(self.dtype(a, text) for a in args)
         if found[2]:
             if name not in twists():
@@ -236,13 +219,13 @@ class _Reader:
 
     def line(self, text: str) -> Let | Load | Store:
         if found := re.fullmatch(r"store (\w+)\[(.*)\] = (\w+)", text):
-            return Store(found[1], tuple(map(ix.parse, _split(found[2]))), found[3])
+            return Store(found[1], tuple(map(ix.parse, items(found[2]))), found[3])
         if found := re.fullmatch(r"(\w+) = load (\w+)\[(.*)\](?: with (.*))?", text):
             if found[2] not in self.buffers:
                 raise VerifyError("Loop", text, f"no buffer is called {found[2]}")
             self.dtypes[found[1]] = self.buffers[found[2]]
-            index = tuple(map(ix.parse, _split(found[3])))
-            return Load(found[1], found[2], index, self.buffers[found[2]], tuple(_split(found[4] or "")))
+            index = tuple(map(ix.parse, items(found[3])))
+            return Load(found[1], found[2], index, self.buffers[found[2]], tuple(items(found[4] or "")))
         if found := re.fullmatch(r"(\w+) = (\w+)(?: (.*))?", text):
             let = self.let(found[1], found[2], found[3] or "", text)
             self.dtypes[let.name] = let.dtype
@@ -258,9 +241,9 @@ class _Reader:
                 raise VerifyError("Loop", text, f"no dtype is called {dtype!r}")
             if op == "cast":
                 return Let(name, op, (value,), dtype)
-            return Let(name, op, (), dtype, int(value, 16) if value.startswith("0x") else to_bits(dtype, _number(value)))
+            return Let(name, op, (), dtype, read_bits(dtype, value))
         if op not in ops():
             raise VerifyError("Loop", text, f"no operation is called {op}")
-        args = tuple(_split(rest))
+        args = tuple(items(rest))
         result = ops()[op].result
         return Let(name, op, args, self.dtype(args[-1], text) if result == "same" else result)

@@ -12,8 +12,6 @@ from emmy_eq.index import Idx
 from emmy_eq.loop_ir.grammar import Axis, Buffer, Carry, Fold, Kernel, Let, Load, Loop, Program, Stmt, Store
 from emmy_eq.ops import COMPUTE, DTYPES, FLOATS, monoids, ops, twists
 
-_ENUMERATED = 1 << 22  # points of an index expression that are tried one by one where its range alone does not prove it
-
 
 def verify(x: Program | Kernel) -> None:
     """Raises `VerifyError` at the first broken rule."""
@@ -180,7 +178,7 @@ class _Checker:
         for x, extent in zip(index, b.shape, strict=True):
             names = self.index(x, axes, gathered, where)
             # A gathered coordinate is data: the interpreter and the simulator report what is out of range.
-            if all(n in self.extents for n in names) and not _inside(x, extent, {n: self.extents[n] for n in names}):
+            if all(n in self.extents for n in names) and not ix.inside(x, extent, {n: self.extents[n] for n in names}):
                 self.fail(where, f"{buffer}'s coordinate {x} may leave [0, {extent})")
         return b
 
@@ -202,17 +200,3 @@ class _Checker:
             if name not in named and self.extents[name] > 1:
                 self.fail(where, f"all iterations of {name} write one place")
         self.stored.add(stmt.buffer)
-
-
-def _inside(x: Idx, extent: int, extents: dict[str, int]) -> bool:
-    """Whether x lies in [0, extent) at every point.  Ranges first; they are not exact for sums of // and %, so then point by point."""
-    if 0 in extents.values():
-        return True
-    low, high = ix.bounds(x, extents)
-    if low >= 0 and high < extent:
-        return True
-    if int(np.prod(list(extents.values()), dtype=np.float64)) > _ENUMERATED:
-        return False
-    grid = np.meshgrid(*(np.arange(n) for n in extents.values()), indexing="ij", sparse=True)
-    value = np.asarray(ix.evaluate(x, dict(zip(extents, grid, strict=True))))
-    return bool(value.min() >= 0 and value.max() < extent)

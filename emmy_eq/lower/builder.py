@@ -13,19 +13,7 @@ from emmy_eq import index as ix
 from emmy_eq.errors import InvalidInput
 from emmy_eq.index import Idx
 from emmy_eq.ops import FLOATS, ops
-from emmy_eq.tensor_ir import (
-    Const,
-    Elementwise,
-    Gather,
-    IndexMap,
-    Input,
-    Iota,
-    Node,
-    Reduce,
-    Scan,
-    Shape,
-    total,
-)
+from emmy_eq.tensor_ir import Const, Elementwise, Gather, IndexMap, Input, Iota, Node, Reduce, Scan, Shape, total
 from emmy_eq.terms import to_bits
 
 Scalar = float | int | bool

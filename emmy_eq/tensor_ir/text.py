@@ -15,23 +15,10 @@ from collections.abc import Mapping
 
 from emmy_eq import index as ix
 from emmy_eq.errors import VerifyError
-from emmy_eq.index import Idx
 from emmy_eq.ops import FLOATS
-from emmy_eq.tensor_ir.grammar import (
-    Const,
-    Elementwise,
-    Gather,
-    IndexMap,
-    Input,
-    Iota,
-    Node,
-    Output,
-    Program,
-    Reduce,
-    Scan,
-    Shape,
-)
-from emmy_eq.terms import from_bits, to_bits
+from emmy_eq.tensor_ir.grammar import Const, Elementwise, Gather, IndexMap, Input, Iota, Node, Output, Program, Reduce, Scan, Shape
+from emmy_eq.terms import from_bits, read_bits
+from emmy_eq.text import items
 
 
 def show(program: Program) -> str:
@@ -69,13 +56,7 @@ def _literal(node: Const) -> str:
     """The shortest text that reads back to the same bits, or the bits (a NaN with a payload)."""
     value = from_bits(node.dtype, node.bits)
     texts = (str(value), repr(float(value))) if node.dtype in FLOATS else (str(value),)
-    return next((t for t in texts if to_bits(node.dtype, _number(t)) == node.bits), hex(node.bits))
-
-
-def _number(text: str) -> float | int | bool:
-    if text in ("True", "False"):
-        return text == "True"
-    return float(text) if re.search(r"[.en]", text) and not text.startswith("0x") else int(text, 0)
+    return next((t for t in texts if read_bits(node.dtype, t) == node.bits), hex(node.bits))
 
 
 _LINE = re.compile(r"(\w+): (\w+)\[([\d,]*)\] = (.*)")
@@ -128,8 +109,7 @@ def _parse_body(name: str, body: str, shape: Shape, dtype: str, names: Mapping[s
     if body == "iota":
         return Iota(shape, dtype)
     if body.startswith("const "):
-        text = body.removeprefix("const ")
-        return Const(dtype, int(text, 0) if text.startswith("0x") else to_bits(dtype, _number(text)))
+        return Const(dtype, read_bits(dtype, body.removeprefix("const ")))
     fold = _FOLD.fullmatch(body)
     if fold is not None:
         kind, op, arg, where = fold.groups()
@@ -141,19 +121,7 @@ def _parse_body(name: str, body: str, shape: Shape, dtype: str, names: Mapping[s
     read = _READ.fullmatch(body)
     if read is None:
         raise ValueError("unknown operation")
-    index = _parse_index(read[2])
+    index = tuple(map(ix.parse, items(read[2])))
     if read[3] is None:
         return IndexMap(names[read[1]], index, shape, dtype)
     return Gather(names[read[1]], index, tuple(names[i.strip()] for i in read[3].split(",")), shape, dtype)
-
-
-def _parse_index(text: str) -> tuple[Idx, ...]:
-    """Comma-separated index expressions; the commas of min(a, b) and max(a, b) are not separators."""
-    parts, depth = [""], 0
-    for c in text:
-        depth += (c == "(") - (c == ")")
-        if c == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += c
-    return tuple(ix.parse(p.strip()) for p in parts) if text else ()

@@ -6,20 +6,7 @@ from emmy_eq import index as ix
 from emmy_eq.errors import VerifyError
 from emmy_eq.index import Idx
 from emmy_eq.ops import COMPUTE, DTYPES, monoids, ops, twists
-from emmy_eq.tensor_ir.grammar import (
-    Const,
-    Elementwise,
-    Gather,
-    IndexMap,
-    Input,
-    Iota,
-    Node,
-    Program,
-    Reduce,
-    Scan,
-    arguments,
-    total,
-)
+from emmy_eq.tensor_ir.grammar import Const, Elementwise, Gather, IndexMap, Input, Iota, Node, Program, Reduce, Scan, arguments, total
 
 _STORAGE = ("where", "cast")  # what may be applied to 16-bit floats and narrow integers
 

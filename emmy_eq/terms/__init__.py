@@ -15,6 +15,7 @@ from emmy_eq.terms.grammar import apply as apply
 from emmy_eq.terms.grammar import argreduce as argreduce
 from emmy_eq.terms.grammar import cast as cast
 from emmy_eq.terms.grammar import children as children
+from emmy_eq.terms.grammar import computed as computed
 from emmy_eq.terms.grammar import from_bits as from_bits
 from emmy_eq.terms.grammar import iota as iota
 from emmy_eq.terms.grammar import is_ordered as is_ordered
@@ -23,6 +24,7 @@ from emmy_eq.terms.grammar import lit as lit
 from emmy_eq.terms.grammar import load as load
 from emmy_eq.terms.grammar import number as number
 from emmy_eq.terms.grammar import pointwise as pointwise
+from emmy_eq.terms.grammar import read_bits as read_bits
 from emmy_eq.terms.grammar import reduce as reduce
 from emmy_eq.terms.grammar import running as running
 from emmy_eq.terms.grammar import scan as scan

@@ -22,6 +22,7 @@ Construction hash-conses: equal terms are one object, so ``is`` and ``id`` decid
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -166,6 +167,15 @@ def to_bits(dtype: str, value: float | int | bool) -> int:
         return int.from_bytes(np.asarray(value).astype(DTYPES[dtype]).tobytes(), "little")
 
 
+def read_bits(dtype: str, text: str) -> int:
+    """Bit pattern in ``dtype`` of a number as text, or as its bits in hex; raises `ValueError` for other text."""
+    if text.startswith("0x"):
+        return int(text, 16)
+    if text in ("True", "False"):
+        return to_bits(dtype, text == "True")
+    return to_bits(dtype, int(text) if re.fullmatch(r"-?\d+", text) else float(text))
+
+
 def from_bits(dtype: str, bits: int) -> Any:
     """The NumPy scalar with that bit pattern."""
     return np.frombuffer(bits.to_bytes(itemsize(dtype), "little"), DTYPES[dtype])[0]
@@ -236,6 +246,24 @@ def running(name: str, s: Val, v: Val, axis: int) -> Val:
 
 def twist(name: str, s: Val, v: Val, mask: int) -> Val:
     return _make("twist", (s, v), (name, mask), s.dtype, (s.free | v.free) & ~mask)
+
+
+def computed(op: str, dtype: str, name: str, mask: int, args: Sequence[Val]) -> Val:
+    """A term with operands; ``name`` and ``mask`` are those of a fold or scan."""
+    match op:
+        case "cast":
+            return cast(args[0], dtype)
+        case "reduce":
+            return reduce(name, args[0], mask)
+        case "argreduce":
+            return argreduce(name, args[0], mask)
+        case "scan" if len(args) == 2:
+            return running(name, args[0], args[1], mask)
+        case "scan":
+            return scan(name, args[0], mask)
+        case "twist":
+            return twist(name, args[0], args[1], mask)
+    return apply(op, *args)
 
 
 def children(v: Val) -> tuple[Val, ...]:

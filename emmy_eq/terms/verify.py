@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-import numpy as np
-
 from emmy_eq import index as ix
 from emmy_eq.errors import VerifyError
-from emmy_eq.index import Idx
 from emmy_eq.ops import ops
 from emmy_eq.terms.grammar import Axis, AxisTable, InputBuf, TermProgram, Val, is_pointwise, topological
 from emmy_eq.terms.text import show
-
-MAX_POINTS = 1 << 22  # of an index that is tried point by point
 
 
 def verify(program: TermProgram) -> None:
@@ -74,15 +69,6 @@ def _verify_load(v: Val, table: AxisTable) -> None:
     if len(idxs) != len(dims) or not all(ix.variables(x) <= names for x in idxs) or any(g.dtype != "i64" for g in v.args):
         raise VerifyError("term", show(v), "coordinates do not match the buffer, or name unknown variables")
     for x, extent in zip(idxs, dims, strict=True):
-        if ix.variables(x) <= set(table.by_name) and not _inside(x, extent, table):
+        # Where there are too many points to try, an enclosure that is too wide is let pass.
+        if ix.variables(x) <= set(table.by_name) and ix.inside(x, extent, {a.name: a.extent for a in table.of(table.mask(x))}) is False:
             raise VerifyError("term", show(v), f"index {x} leaves [0, {extent})")
-
-
-def _inside(x: Idx, extent: int, table: AxisTable) -> bool:
-    """By an enclosure, else at every point; where there are too many points to try, an enclosure that is too wide is let pass."""
-    low, high = ix.bounds(x, table.extents())
-    mask = table.mask(x)
-    if (0 <= low and high < extent) or not 0 < table.points(mask) <= MAX_POINTS:
-        return True
-    values = ix.evaluate(x, dict(zip((a.name for a in table.of(mask)), np.indices([a.extent for a in table.of(mask)]), strict=True)))
-    return bool(np.min(values) >= 0 and np.max(values) < extent)

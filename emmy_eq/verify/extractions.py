@@ -182,22 +182,11 @@ def _term(s: Saturated, cls: int, node: ENode, args: Sequence[tm.Val]) -> tm.Val
             return tm.number(s.dtype[cls], s.axes.points(node.attr))
         case "iota":
             return tm.iota(node.attr, s.axes.mask(node.attr))
-        case "cast":
-            return tm.cast(args[0], s.dtype[cls])
-        case "reduce":
-            return tm.reduce(node.attr[0], args[0], node.attr[1])
-        case "argreduce":
-            return tm.argreduce(node.attr[0], args[0], node.attr[1])
-        case "scan" if len(args) == 2:
-            return tm.running(node.attr[0], args[0], args[1], node.attr[1])
-        case "scan":
-            return tm.scan(node.attr[0], args[0], node.attr[1])
-        case "twist":
-            return tm.twist(node.attr[0], args[0], args[1], node.attr[1])
         case "load":
             idxs = node.attr[-1]
             mask = reduce(int.__or__, map(s.axes.mask, idxs), 0)
             if node.attr[0] == "stored":
                 return tm.load(Stored(args[-1], node.attr[1]), idxs, mask, tuple(args[:-1]))
             return tm.load(node.attr[0], idxs, mask, tuple(args))
-    return tm.apply(node.op, *args)
+    name, mask = node.attr or ("", 0)
+    return tm.computed(node.op, s.dtype[cls], name, mask, args)
