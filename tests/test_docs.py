@@ -15,8 +15,8 @@ from emmy_eq.cli import main
 ROOT = Path(__file__).parent.parent
 
 
-def _refresh() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("refresh", ROOT / "docs" / "refresh.py")
+def _script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -24,10 +24,10 @@ def _refresh() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("page", [page.relative_to(ROOT).as_posix() for page in _refresh().pages()])
+@pytest.mark.parametrize("page", [page.relative_to(ROOT).as_posix() for page in _script("refresh").pages()])
 def test_console_blocks_are_current(page: str) -> None:
     text = (ROOT / page).read_text()
-    assert _refresh().refresh(text) == text, "run: python docs/refresh.py"
+    assert _script("refresh").refresh(text) == text, "run: python docs/refresh.py"
 
 
 MODEL = "import torch\nblock = torch.nn.Linear(8, 8)\nexample_inputs = (torch.randn(2, 8),)\n"
@@ -56,9 +56,16 @@ def test_commands_of_the_readme_work(
 
 def test_links_lead_somewhere() -> None:
     broken = []
-    for page in _refresh().pages():  # code is not prose: a formula such as sum[k](v) looks like a link
+    for page in _script("refresh").pages():  # code is not prose: a formula such as sum[k](v) looks like a link
         prose = re.sub(r"^```.*?^```$|^    [^\n]*$|`[^`\n]*`", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
         for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", prose):
             if not (page.parent / link).exists():
                 broken.append(f"{page.name}: {link}")
     assert broken == []
+
+
+def test_the_reading_order_has_every_module_once_with_its_purpose() -> None:
+    reading = _script("reading")
+    listed = [m for modules in reading.parts().values() for m in modules]
+    assert sorted(listed) == sorted(m for package in reading.PACKAGES for m in reading._modules(f"{package}/"))
+    assert [m for m in listed if not reading.purpose(m)] == []
