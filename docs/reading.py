@@ -1,4 +1,4 @@
-"""``python docs/reading.py``: the order in which to read the source, with lines of each part; ``-v`` adds every module with what it is for."""
+"""``python docs/reading.py``: the order in which to read the source, lines and their sum by part; ``-v``: every module and its purpose."""
 
 from __future__ import annotations
 
