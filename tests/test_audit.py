@@ -43,6 +43,12 @@ def test_every_class_of_a_whole_program_is_one_function(name: str) -> None:
     assert audit(saturated(TUTORIAL[name]["code"])[1], samples=3) is None
 
 
+def test_literals_are_ordered_as_numbers_beside_other_values() -> None:
+    """max(max(x, 0), -2) is max(x, max(0, -2)), which is folded; a keyed order that puts -2 above 0 knew better."""
+    s = saturated("F.relu(torch.randn(3)).clamp(-2, 2)")[1]
+    assert not any(audit(s, key=key) for key in range(20))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_every_class_of_a_full_size_llama_block_is_one_function(dtype: torch.dtype) -> None:
     assert audit(saturate(to_terms(llama(1, 2048, 32, 4, 5632, 128, dtype)), rules.active("fast"))) is None

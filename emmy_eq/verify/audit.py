@@ -38,7 +38,7 @@ class Culprit:
 
 def audit(saturated: Saturated, samples: int = 2, key: int = 0) -> Culprit | None:
     """The first culprit, or None where all classes hold; ``key`` draws the inputs' values and every keyed function."""
-    space = Space.sampled([a.extent for a in saturated.axes.axes], samples, key)
+    space = _space(saturated, samples, key)
     first = shallowest(saturated)
     here = _Evaluator(saturated, space, first, space.positions(), {})
     for cls, chosen in first.items():
@@ -51,6 +51,12 @@ def audit(saturated: Saturated, samples: int = 2, key: int = 0) -> Culprit | Non
             if _hashed(saturated, first, chosen) == _hashed(saturated, first, node):  # else the field says nothing
                 return Culprit(cls, show(saturated, chosen), show(saturated, node))
     return None
+
+
+def _space(saturated: Saturated, samples: int, key: int) -> Space:
+    literals = {terms.from_bits(t, n.attr) for t, c in zip(saturated.dtype, saturated.classes, strict=True) for n in c if n.op == "lit"}
+    numbers = frozenset(float(x) for x in literals if np.isfinite(x))
+    return Space.sampled([a.extent for a in saturated.axes.axes], samples, key, numbers)
 
 
 def _hashed(saturated: Saturated, first: Mapping[int, ENode], node: ENode) -> set[int]:
@@ -79,7 +85,7 @@ def shallowest(saturated: Saturated) -> dict[int, ENode]:
 
 def fingerprints(saturated: Saturated, samples: int = 3, key: int = 0) -> dict[int, bytes]:
     """By class of a float dtype: its values modulo the first prime.  Equal ones are equal functions, but for a chance of 2^-58 or so."""
-    space = Space.sampled([a.extent for a in saturated.axes.axes], samples, key)
+    space = _space(saturated, samples, key)
     first = shallowest(saturated)
     here = _Evaluator(saturated, space, first, space.positions(), {})
     out = {}
@@ -150,21 +156,22 @@ class _Evaluator:
         args = [self.value(c) for c in self.direct(node)]
         if node.op == "load":
             return self.load(node, [a.parts[0] for a in args], dtype)
-        if node.op in _ORDERED and (found := self.ordered(node, dtype)) is not None:
+        if node.op in _FOLDED and (found := self.folded(node, dtype)) is not None:
             return self.residue(field.constant(dtype, terms.to_bits(dtype, found), self.space), dtype)
         return args[0].cast(dtype) if node.op == "cast" else args[0].call(node.op, *args[1:])
 
-    def ordered(self, node: ENode, dtype: str) -> Any:
-        """What ``node`` gives for literals, as `emmy_eq.fold` folds it: the field's keyed order and roots know nothing of numbers."""
-        literals = [next((n for n in self.saturated.classes[c] if n.op == "lit"), None) for c in node.children]
-        values = [terms.from_bits(self.saturated.dtype[c], n.attr) for c, n in zip(node.children, literals, strict=True) if n is not None]
-        if len(values) < len(literals):
+    def folded(self, node: ENode, dtype: str) -> Any:
+        """What ``node`` gives for a literal, as `emmy_eq.fold` folds it: the field's magnitudes, roots and casts know no numbers."""
+        (child,) = node.children
+        literal, own = next((n for n in self.saturated.classes[child] if n.op == "lit"), None), self.saturated.dtype[child]
+        if literal is None:
             return None
+        value = terms.from_bits(own, literal.attr)
         if node.op == "cast":  # the field knows floats of any dtype, but not which numbers are whole
-            return None if dtype in ops.FLOATS else named.cast(named.scalar(values[0], self.saturated.dtype[node.children[0]]), dtype).array
+            return None if dtype in ops.FLOATS else named.cast(named.scalar(value, own), dtype).array
         with np.errstate(all="ignore"):
-            found = ops.ops()[node.op].numpy(*values)
-        return None if node.op == "sqrt" and found * found != values[0] else found
+            found = ops.ops()[node.op].numpy(value)
+        return None if node.op == "sqrt" and found * found != value else found
 
     def residue(self, parts: Parts, dtype: str) -> Residue:
         return Residue(parts, dtype, 0, self.space)
@@ -222,5 +229,5 @@ class _Evaluator:
         return found.pick(axis, self.at[axis])
 
 
-_ORDERED = frozenset({"lt", "le", "gt", "ge", "maximum", "minimum", "abs", "sqrt", "cast"})
+_FOLDED = frozenset({"abs", "sqrt", "cast"})
 _BINDERS = frozenset({"reduce", "argreduce", "scan", "twist"})

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any, Self
 
 import numpy as np
@@ -52,12 +52,12 @@ class Residue(Stepwise):
         if args[-1].dtype not in ops.FLOATS:
             with np.errstate(all="ignore"):
                 return self._make((ops.ops()[name].numpy(*(a.parts[0] for a in args)),), dtype, mask)
-        return self._make(_float_op(name, [a.parts for a in args], self.space.key), dtype, mask)
+        return self._make(_float_op(name, [a.parts for a in args], self.space), dtype, mask)
 
     def argreduce(self, name: str, k: AxisSet) -> Residue:
         """The position of the first best sample among the axes of ``k`` flattened in ascending order."""
         axes = bits(k.mask)
-        rank = _order(self.parts[0], self.space.key) if self.dtype in ops.FLOATS else self.parts[0]
+        rank = _order(self.parts[0], self.space) if self.dtype in ops.FLOATS else self.parts[0]
         rank = np.moveaxis(self.space.spread(rank, k.mask), [1 + a for a in axes], range(-len(axes), 0))
         flat = rank.reshape(*rank.shape[: rank.ndim - len(axes)], -1)
         best = (np.argmax if name == "argmax" else np.argmin)(flat, axis=-1)
@@ -137,8 +137,7 @@ def constant(dtype: str, bits_: int, space: Space) -> Parts:
         return (np.full(shape, value),)
     exact = float(value)
     if np.isfinite(exact):
-        ratio = Fraction(exact)
-        return tuple(np.full(shape, ratio.numerator * pow(ratio.denominator, -1, p) % p, object) for p in PRIMES)
+        return tuple(np.full(shape, _residue(exact, p), object) for p in PRIMES)
     end = {np.inf: INFINITY, -np.inf: -INFINITY}.get(exact, 7 * INFINITY)
     return tuple(np.full(shape, end % p, object) for p in PRIMES)
 
@@ -160,15 +159,38 @@ def hashed(dtype: str, point: Any, key: int) -> Parts:
     return tuple(mix(point, key_of(f"p{n}", key)).astype(object) % p for n, p in enumerate(PRIMES))
 
 
-def _order(part: Any, key: int) -> Any:
+def _order(part: Any, space: Space) -> Any:
     """The keyed order's rank of every residue modulo p0: -inf least, +inf greatest, squares above all others.
 
-    Of x and -x one is a square, since p0 = 3 mod 4; so |x| is that one, and |x y| is |x| |y|.
+    Of x and -x one is a square, since p0 = 3 mod 4; so |x| is that one, and |x y| is |x| |y|.  The space's numbers share their ranks
+    out among themselves, so that they are ordered as numbers.
     """
-    square = np.equal(_POW(part, (PRIMES[0] - 1) // 2, PRIMES[0]), 1)
-    rank = (mix(part, key_of("order", key)) >> np.uint64(2)) + np.where(square, np.uint64(1 << 62), np.uint64(1))
+    rank = _rank(part, space.key)
+    known, ranks = _ranks(space.numbers, space.key)
+    if known.size:
+        at = np.minimum(np.searchsorted(known, part.astype(np.uint64)), known.size - 1)
+        rank = np.where(known[at] == part, ranks[at], rank)
     rank = np.where(part == INFINITY, np.uint64((1 << 64) - 1), rank)
     return np.where(part == PRIMES[0] - INFINITY, np.uint64(0), rank)
+
+
+def _rank(part: Any, key: int) -> Any:
+    square = np.equal(_POW(part, (PRIMES[0] - 1) // 2, PRIMES[0]), 1)
+    return (mix(part, key_of("order", key)) >> np.uint64(2)) + np.where(square, np.uint64(1 << 62), np.uint64(1))
+
+
+@lru_cache(maxsize=64)
+def _ranks(numbers: frozenset[float], key: int) -> tuple[Any, Any]:
+    """The residues of ``numbers``, ascending, and the rank of each."""
+    residues = np.array([_residue(x, PRIMES[0]) for x in sorted(numbers)], object)
+    ranks = np.sort(_rank(residues, key)) if residues.size else residues
+    by_residue = np.argsort(residues)
+    return residues[by_residue].astype(np.uint64), ranks[by_residue]
+
+
+def _residue(number: float, p: int) -> int:
+    ratio = Fraction(number)
+    return ratio.numerator * pow(ratio.denominator, -1, p) % p
 
 
 _POW = np.frompyfunc(pow, 3, 1)
@@ -190,31 +212,31 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def _float_op(name: str, args: list[Parts], key: int) -> Parts:
+def _float_op(name: str, args: list[Parts], space: Space) -> Parts:
     name = ops.exact(name)
     if name in _RING:
         return tuple(_RING[name](p, *column) for p, *column in zip(PRIMES, *args, strict=False))
     if name == "exp":
-        return _exp(args[0], key)
+        return _exp(args[0], space.key)
     if name == "sigmoid":
-        e = _exp(_float_op("neg", args, key), key)
-        return _float_op("reciprocal", [tuple((x + 1) % p for x, p in zip(e, PRIMES, strict=False))], key)
+        e = _exp(_float_op("neg", args, space), space.key)
+        return _float_op("reciprocal", [tuple((x + 1) % p for x, p in zip(e, PRIMES, strict=False))], space)
     if name == "tanh":
-        s = _float_op("sigmoid", [tuple(2 * x % p for x, p in zip(args[0], PRIMES, strict=False))], key)
+        s = _float_op("sigmoid", [tuple(2 * x % p for x, p in zip(args[0], PRIMES, strict=False))], space)
         return tuple((2 * x - 1) % p for x, p in zip(s, PRIMES, strict=False))
     if name == "pow":
-        return _power(args[0], args[1], key)
+        return _power(args[0], args[1], space.key)
     if name == "abs":
-        return _float_op("maximum", [args[0], _float_op("neg", args, key)], key)
+        return _float_op("maximum", [args[0], _float_op("neg", args, space)], space)
     if name in ("eq", "ne"):
         return (ops.ops()[name].numpy(args[0][0], args[1][0]).astype(np.bool_),)
     if name in ("isnan", "isinf"):
         at_end = (args[0][0] == INFINITY) | (args[0][0] == PRIMES[0] - INFINITY)
         return (np.asarray(at_end if name == "isinf" else args[0][0] == 7 * INFINITY % PRIMES[0], np.bool_),)
     if name in _COMPARE:
-        holds = _COMPARE[name](*(_order(a[0], key) for a in args))
+        holds = _COMPARE[name](*(_order(a[0], space) for a in args))
         return (holds,) if name in ("lt", "le", "gt", "ge") else tuple(np.where(holds, a, b) for a, b in zip(*args, strict=False))
-    return _hash(name, args, key)
+    return _hash(name, args, space.key)
 
 
 def _exp(x: Parts, key: int) -> Parts:

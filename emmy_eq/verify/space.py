@@ -66,12 +66,13 @@ class Space:
     """Arrays over a space have dim 0 for points of a renamed read (size 1 elsewhere) and dim 1+a for axis a.
 
     An array's dim is 1 where the value does not depend on the axis, and the number of samples where it does.
-    ``key`` seeds every keyed hash.
+    ``key`` seeds every keyed hash; the keyed order of floats knows that of ``numbers``.
     """
 
     extents: tuple[int, ...]
     samples: tuple[tuple[int, ...], ...]
     key: int = 0
+    numbers: frozenset[float] = frozenset()
 
     @classmethod
     def full(cls, extents: Sequence[int], key: int = 0) -> Space:
@@ -79,10 +80,10 @@ class Space:
         return cls(tuple(extents), tuple(tuple(range(n)) for n in extents), key)
 
     @classmethod
-    def sampled(cls, extents: Sequence[int], count: int = 2, key: int = 0) -> Space:
+    def sampled(cls, extents: Sequence[int], count: int = 2, key: int = 0, numbers: frozenset[float] = frozenset()) -> Space:
         """``count`` positions of every axis, the first and the last among them."""
         picks = (range(n) if n <= count else [*range(count - 1), n - 1] for n in extents)
-        return cls(tuple(extents), tuple(map(tuple, picks)), key)
+        return cls(tuple(extents), tuple(map(tuple, picks)), key, numbers)
 
     @property
     def rank(self) -> int:
