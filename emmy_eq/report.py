@@ -40,10 +40,7 @@ def egraph(compiled: Compiled) -> str:
 
 def _matches(compiled: Compiled, report: Report) -> str:
     """The rules that matched, most often first."""
-    fired: Counter[str] = Counter()
-    for name, n in report.matches.items():
-        fired[name.split(".")[0]] += n  # one rule of ours is an egglog rule a direction and a constant's dtype
-    rows = [[rule.name, str(rule), str(fired[rule.name])] for rule in compiled.rules if fired[rule.name]]
+    rows = [[rule.name, str(rule), str(n)] for rule in compiled.rules if (n := report.matches.get(rule.name))]
     return table(["rule", "rewrite", "matches"], sorted(rows, key=lambda row: (-int(row[2]), row[0])))
 
 

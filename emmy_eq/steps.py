@@ -53,12 +53,11 @@ class Step:
 
 def steps(compiled: Compiled) -> Iterator[Step]:
     """The steps in order; their last ``after`` is the Loop IR of ``compiled``, unless two rules need each other's limits."""
-    matched = {name.split(".")[0] for name in compiled.saturation.matches}
     admitted = [rule for rule in compiled.rules if rule.phase in _STRUCTURE]
     before = _chosen(compiled, admitted)
     waiting: list[Rule] = []
     for rule in compiled.rules:
-        if rule in admitted or rule.name not in matched:
+        if rule in admitted or rule.name not in compiled.saturation.matches:
             continue
         after = _chosen(compiled, [*admitted, *waiting, rule])
         if after == before:

@@ -6,14 +6,19 @@ import re
 
 _DEVICE = "static __device__ __forceinline__ "
 
-# NaN wins and -0.0 < 0.0 (PTX ISA, max: "+0.0 > -0.0"), as torch's maximum and minimum have it.
-_LATTICE = """
-{D}float emmy_{op}f(float a, float b) {{
-  float r;
-  asm("{op}.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
-  return r;
-}}
-"""
+_REGISTER = {"float": "f", "int": "r", "unsigned short": "h"}
+
+
+def _asm(result: str, name: str, kind: str, params: str, instruction: str, operands: str = "") -> dict[str, str]:
+    """A function of one instruction; ``operands``: its parameters, all of one ``kind``, in the instruction's order."""
+    names, given = params.split(), (operands or params).split()
+    slots = ", ".join(f"%{n}" for n in range(1 + len(given)))
+    head = f"{result} {name}({', '.join(f'{kind} {x}' for x in names)})"
+    sources = ", ".join(f'"{_REGISTER[kind]}"({x})' for x in given)
+    call = f'"{instruction} {slots};" : "={_REGISTER[result]}"(r) : {sources}'
+    return {name: f"\n{_DEVICE}{head} {{\n  {result} r;\n  asm({call});\n  return r;\n}}\n"}
+
+
 _LATTICE64 = """
 {D}double emmy_{op}(double a, double b) {{ return a != a ? a : b != b ? b : f{op}(a, b); }}
 """
@@ -47,21 +52,13 @@ _POWI = """
 }}
 """
 
-# Approximations (PTX ISA): at most 2 ulp (div.full, over the whole range), 1 ulp (rcp), 2^-23 (sqrt), 2^-11 (tanh) of the value.
-_FAST = """
-{D}float emmy_fast_{name}(float a) {{
-  float r;
-  asm("{name}.approx.f32 %0, %1;" : "=f"(r) : "f"(a));
-  return r;
-}}
-"""
-
 _FLOAT = {"T": "float", "s": "f", "D": _DEVICE}
 _DOUBLE = {"T": "double", "s": "", "D": _DEVICE}
 
 _FUNCTIONS: dict[str, str] = {
-    "emmy_maxf": _LATTICE.format(op="max", D=_DEVICE),
-    "emmy_minf": _LATTICE.format(op="min", D=_DEVICE),
+    # NaN wins and -0.0 < 0.0 (PTX ISA, max: "+0.0 > -0.0"), as torch's maximum and minimum have it.
+    **_asm("float", "emmy_maxf", "float", "a b", "max.NaN.f32"),
+    **_asm("float", "emmy_minf", "float", "a b", "min.NaN.f32"),
     "emmy_max": _LATTICE64.format(op="max", D=_DEVICE),
     "emmy_min": _LATTICE64.format(op="min", D=_DEVICE),
     "emmy_floordivf": _FLOORDIV.format(**_FLOAT),
@@ -69,61 +66,26 @@ _FUNCTIONS: dict[str, str] = {
     "emmy_modf": _MOD.format(**_FLOAT),
     "emmy_mod": _MOD.format(**_DOUBLE),
     "emmy_powi": _POWI.format(T="int", U="unsigned", D=_DEVICE) + _POWI.format(T="long long", U="unsigned long long", D=_DEVICE),
-    "emmy_fast_div": f"""
-{_DEVICE}float emmy_fast_div(float a, float b) {{
-  float r;
-  asm("div.full.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
-  return r;
-}}
-""",
-    **{f"emmy_fast_{name}": _FAST.format(name=name, D=_DEVICE) for name in ("rcp", "sqrt", "tanh")},
+    # Approximations (PTX ISA): at most 2 ulp (div.full, over the whole range), 1 ulp (rcp), 2^-23 (sqrt), 2^-11 (tanh) of the value.
+    **_asm("float", "emmy_fast_div", "float", "a b", "div.full.f32"),
+    **_asm("float", "emmy_fast_rcp", "float", "a", "rcp.approx.f32"),
+    **_asm("float", "emmy_fast_sqrt", "float", "a", "sqrt.approx.f32"),
+    **_asm("float", "emmy_fast_tanh", "float", "a", "tanh.approx.f32"),
     "emmy_floor_index": f"""
 {_DEVICE}long long emmy_floor_index(long long a, long long b) {{ return a / b - (a % b < 0); }}
 """,
     "emmy_mod_index": f"""
 {_DEVICE}long long emmy_mod_index(long long a, long long b) {{ long long r = a % b; return r < 0 ? r + b : r; }}
 """,
-    "emmy_f16_to_f32": f"""
-{_DEVICE}float emmy_f16_to_f32(unsigned short x) {{
-  float r;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(x));
-  return r;
-}}
-""",
-    "emmy_f32_to_f16": f"""
-{_DEVICE}unsigned short emmy_f32_to_f16(float x) {{
-  unsigned short r;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(x));
-  return r;
-}}
-""",
+    **_asm("float", "emmy_f16_to_f32", "unsigned short", "x", "cvt.f32.f16"),
+    **_asm("unsigned short", "emmy_f32_to_f16", "float", "x", "cvt.rn.f16.f32"),
     "emmy_bf16_to_f32": f"""
 {_DEVICE}float emmy_bf16_to_f32(unsigned short x) {{ return __uint_as_float((unsigned)x << 16); }}
 """,
-    "emmy_f32_to_bf16": f"""
-{_DEVICE}unsigned short emmy_f32_to_bf16(float x) {{
-  unsigned short r;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x));
-  return r;
-}}
-""",
-    "emmy_exp2_approx": f"""
-{_DEVICE}float emmy_exp2_approx(float x) {{
-  float r;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
-  return r;
-}}
-""",
-    **{
-        f"emmy_pack_{dtype}": f"""
-{_DEVICE}int emmy_pack_{dtype}(float low, float high) {{
-  int r;
-  asm("cvt.rn.{dtype}x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-  return r;
-}}
-"""
-        for dtype in ("f16", "bf16")
-    },
+    **_asm("unsigned short", "emmy_f32_to_bf16", "float", "x", "cvt.rn.bf16.f32"),
+    **_asm("float", "emmy_exp2_approx", "float", "x", "ex2.approx.ftz.f32"),
+    **_asm("int", "emmy_pack_f16", "float", "low high", "cvt.rn.f16x2.f32", "high low"),
+    **_asm("int", "emmy_pack_bf16", "float", "low high", "cvt.rn.bf16x2.f32", "high low"),
     "emmy_smem": f"""
 {_DEVICE}unsigned emmy_smem(const void* p) {{ return (unsigned)__cvta_generic_to_shared(p); }}
 """,

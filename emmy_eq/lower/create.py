@@ -11,45 +11,21 @@ from emmy_eq.lower.row import Row
 from emmy_eq.ops import FLOATS
 
 
-def full(b: Builder, size: Sequence[int], fill_value: Scalar, dtype: str | None = None) -> Value:
-    return b.full(tuple(size), fill_value, dtype or scalar_dtype(fill_value))
+def filled(number: Scalar | None = None) -> Row:
+    """Full of ``number``, or of what the call says; shape and dtype are those of ``x`` where they are not stated."""
 
-
-def full_like(b: Builder, x: Value, fill_value: Scalar, dtype: str | None = None) -> Value:
-    return b.full(x.shape, fill_value, dtype or x.dtype)
-
-
-def filled(value: Scalar) -> Row:
-    def row(b: Builder, size: Sequence[int], dtype: str | None = None) -> Value:
-        return b.full(tuple(size), value, dtype or "f32")
+    def row(
+        b: Builder, x: Value | None = None, size: Sequence[int] | None = None, fill_value: Scalar = 0, dtype: str | None = None
+    ) -> Value:
+        value, default = (fill_value, scalar_dtype(fill_value)) if number is None else (number, "f32")
+        shape = x.shape if size is None and x is not None else tuple(size or ())
+        return b.full(shape, value, dtype or (default if x is None else x.dtype))
 
     return row
-
-
-def filled_like(value: Scalar) -> Row:
-    def row(b: Builder, x: Value, dtype: str | None = None) -> Value:
-        return b.full(x.shape, value, dtype or x.dtype)
-
-    return row
-
-
-def new_filled(value: Scalar) -> Row:
-    def row(b: Builder, x: Value, size: Sequence[int], dtype: str | None = None) -> Value:
-        return b.full(tuple(size), value, dtype or x.dtype)
-
-    return row
-
-
-def new_full(b: Builder, x: Value, size: Sequence[int], fill_value: Scalar, dtype: str | None = None) -> Value:
-    return b.full(tuple(size), fill_value, dtype or x.dtype)
 
 
 def fill(b: Builder, x: Value, value: Value | Scalar) -> Value:
     return b.expand(b.cast(value, x.dtype), x.shape) if isinstance(value, Value) else b.full(x.shape, value, x.dtype)
-
-
-def zero(b: Builder, x: Value) -> Value:
-    return b.full(x.shape, 0, x.dtype)
 
 
 def scalar_tensor(b: Builder, s: Scalar, dtype: str | None = None) -> Value:
@@ -73,10 +49,6 @@ def arange(b: Builder, start: Scalar = 0, end: Scalar = 0, step: Scalar = 1, dty
     if start != 0:
         place = b.apply("add", place, start)
     return b.cast(place, out)
-
-
-def arange_to(b: Builder, end: Scalar, dtype: str | None = None) -> Value:
-    return arange(b, 0, end, 1, dtype or ("f32" if isinstance(end, float) else "i64"))
 
 
 def linspace(b: Builder, start: Scalar, end: Scalar, steps: int, dtype: str | None = None) -> Value:
@@ -113,11 +85,10 @@ def rows() -> dict[str, Row]:
     # The values of an uninitialized tensor are unspecified: zeros are one choice.
     for name, value in (("zeros", 0), ("ones", 1), ("empty", 0)):
         table[f"aten.{name}.memory_format" if name == "empty" else f"aten.{name}.default"] = filled(value)
-        table[f"aten.{name}_like.default"] = filled_like(value)
-        table[f"aten.new_{name}.default"] = new_filled(value)
+        table |= {f"aten.{name}_like.default": filled(value), f"aten.new_{name}.default": filled(value)}
     return table | {
-        "aten.full.default": full, "aten.full_like.default": full_like, "aten.new_full.default": new_full,
-        "aten.fill.Scalar": fill, "aten.fill.Tensor": fill, "aten.zero.default": zero, "aten.scalar_tensor.default": scalar_tensor,
-        "aten.arange.default": arange_to, "aten.arange.start": arange, "aten.arange.start_step": arange,
+        "aten.full.default": filled(), "aten.full_like.default": filled(), "aten.new_full.default": filled(),
+        "aten.fill.Scalar": fill, "aten.fill.Tensor": fill, "aten.zero.default": filled(0), "aten.scalar_tensor.default": scalar_tensor,
+        "aten.arange.default": arange, "aten.arange.start": arange, "aten.arange.start_step": arange,
         "aten.linspace.default": linspace, "aten.eye.default": eye, "aten.eye.m": eye, "aten.one_hot.default": one_hot,
     }  # fmt: skip

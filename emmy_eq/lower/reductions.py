@@ -123,11 +123,11 @@ def logsumexp_of(b: Builder, x: Value, over: Sequence[int], keepdim: bool) -> Va
     return out if keepdim else b.squeeze(out, over)
 
 
-def vector_norm(b: Builder, x: Value, ord: Scalar = 2, dim: Dims = None, keepdim: bool = False, dtype: str | None = None) -> Value:
+def vector_norm(b: Builder, x: Value, ord: Scalar | None = 2, dim: Dims = None, keepdim: bool = False, dtype: str | None = None) -> Value:
     out = dtype or float_dtype(x.dtype)
     value = b.cast(x, compute_dtype(out))
     over = wrap_dims(b.op, dim, x.rank)
-    if ord == 2:
+    if ord is None or ord == 2:
         found = b.apply("sqrt", b.reduce("sum", b.apply("mul", value, value), over, keepdim))
     elif ord == 0:
         found = b.reduce("sum", b.cast(b.apply("ne", value, 0.0), value.dtype), over, keepdim)
@@ -139,10 +139,6 @@ def vector_norm(b: Builder, x: Value, ord: Scalar = 2, dim: Dims = None, keepdim
         powers = b.apply("pow", b.apply("abs", value), float(ord))
         found = b.apply("pow", b.reduce("sum", powers, over, keepdim), 1 / ord)
     return b.cast(found, out)
-
-
-def norm(b: Builder, x: Value, p: Scalar | None = 2, dim: Dims = None, keepdim: bool = False, dtype: str | None = None) -> Value:
-    return vector_norm(b, x, 2 if p is None else p, dim, keepdim, dtype)
 
 
 def cumulate(op: str) -> Row:
@@ -206,7 +202,7 @@ def rows() -> dict[str, Row]:
         "aten.mean.default": mean, "aten.mean.dim": mean,
         "aten.logsumexp.default": logsumexp,
         "aten.linalg_vector_norm.default": vector_norm,
-        "aten.norm.Scalar": norm, "aten.norm.ScalarOpt_dim": norm, "aten.norm.ScalarOpt_dtype": norm, "aten.norm.ScalarOpt_dim_dtype": norm,
+        **{f"aten.norm.{kind}": vector_norm for kind in ("Scalar", "ScalarOpt_dim", "ScalarOpt_dtype", "ScalarOpt_dim_dtype")},
         "aten.cumsum.default": cumulate("sum"), "aten.cumprod.default": cumulate("prod"),
         "aten.cummax.default": cumulative_extreme("max"), "aten.cummin.default": cumulative_extreme("min"),
         "aten.logcumsumexp.default": logcumsumexp,

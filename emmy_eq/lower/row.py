@@ -17,7 +17,7 @@ Row = Callable[..., Any]
 _RENAMED: Mapping[str, tuple[str, ...]] = {
     "self": ("x",), "input": ("x",), "from": ("start",), "size": ("shape",), "split_size": ("split_sizes",), "value": ("src",),
     "axis0": ("dim0",), "axis1": ("dim1",), "mat": ("mat1",), "batch1": ("mat1",), "vec1": ("mat1",), "batch2": ("mat2",),
-    "mat2": ("other",), "vec2": ("other", "mat2"), "vec": ("other", "mat2"), "tensor": ("other",),
+    "mat2": ("other",), "vec2": ("other", "mat2"), "vec": ("other", "mat2"), "tensor": ("other",), "p": ("ord",),
 }  # fmt: skip
 
 
