@@ -38,24 +38,6 @@ def test_operand_orders(left: str, right: str, row: str) -> None:
     check(text, row)
 
 
-def norm_linear(m: int, n: int, k: int) -> str:
-    """The rows' norms are taken of what is multiplied."""
-    return f"""
-kernel norm_linear(x: f32[{m},{k}], w: f32[{n},{k}]) -> out: f32[{m},{n}]:
-  loop i0 < {m}, i1 < {n}:
-    fold i2 < {k}:
-      v0 = load x[i0, i2]
-      v1 = mul v0, v0
-      v2 = load w[i1, i2]
-      v3 = mul v0, v2
-      carry v4 = sum(v1)
-      carry v5 = sum(v3)
-    v6 = rsqrt v4
-    v7 = mul v5, v6
-    store out[i0, i1] = v7
-"""
-
-
 def gated(m: int, n: int, k: int, right: str) -> str:
     """Two products, a residual, and a second output."""
     shape, index = ((k, n), "i2, i1") if right == "kn" else ((n, k), "i1, i2")
@@ -123,9 +105,9 @@ kernel batched(a: f32[{count},{m},{k}], b: f32[{count},{n},{k}], bias: f32[{n}])
     ("text", "row"),
     [
         (kernels.floats(8, 8, 8, "mk", "nk"), ONE),
-        (norm_linear(70, 24, 72), ONE),
-        (norm_linear(130, 44, 72), TWO),
-        (norm_linear(70, 24, 200), SPLIT),
+        (kernels.product_by_norm(70, 24, 72), ONE),
+        (kernels.product_by_norm(130, 44, 72), TWO),
+        (kernels.product_by_norm(70, 24, 200), SPLIT),
         (gated(70, 40, 72, "nk"), TWO),
         (gated(40, 72, 72, "kn"), TURNED),
         (kernels.linear_relu(33, 20, 52), ONE),  # a prologue that is not 0 beyond k
@@ -157,7 +139,7 @@ def test_operands_in_shared_memory_lie_along_k(left: str, right: str, row: str) 
         (kernels.floats(256, 256, 256, "mk", "nk"), True),
         (kernels.floats(1000, 520, 512, "mk", "kn"), True),
         (kernels.floats(24, 512, 512, "mk", "kn"), True),
-        (norm_linear(256, 256, 256), True),
+        (kernels.product_by_norm(256, 256, 256), True),
         (gated(256, 256, 256, "nk"), True),
         (gated(256, 256, 256, "kn"), True),
         (batched(2, 40, 32, 64), True),

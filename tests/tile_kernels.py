@@ -237,15 +237,23 @@ kernel mlp_halves(x: f16[{m},{k}], g: f16[{k},{n}], u: f16[{k},{n}]) -> out: f16
 """
 
 
-def gated_halves(m: int, n: int, k: int, right: str = "kn") -> str:
-    """silu(x @ g) * (x @ u) of 16-bit values as they are stored."""
+def gated(name: str, m: int, n: int, k: int, right: str = "kn") -> str:
+    """silu(x @ g) * (x @ u): two products share an operand."""
     tail = """
     v10 = sigmoid v8
     v11 = mul v8, v10
     v12 = mul v11, v9
     store out[i0, i1] = v12"""
-    text = two_products("gated_halves", ("g", "u"), f"out: f32[{m},{n}]", tail, m, n, k, right)
-    return stored_as(text, dict.fromkeys(("x", "g", "u", "out"), "bf16"))
+    return two_products(name, ("g", "u"), f"out: f32[{m},{n}]", tail, m, n, k, right)
+
+
+def mlp(m: int, n: int, k: int) -> str:
+    return gated("mlp", m, n, k)
+
+
+def gated_halves(m: int, n: int, k: int, right: str = "kn") -> str:
+    """Of 16-bit values as they are stored."""
+    return stored_as(gated("gated_halves", m, n, k, right), dict.fromkeys(("x", "g", "u", "out"), "bf16"))
 
 
 def projections_halves(m: int, n: int, k: int) -> str:
@@ -275,24 +283,26 @@ kernel {name}(x: f32[{m},{k}], {first}: f32[{shape}], {second}: f32[{shape}]) ->
 """
 
 
-def norm_linear_halves(m: int, n: int, k: int) -> str:
-    """(x @ w) / |x|: the squares of x are summed beside the product."""
+def product_by_norm(m: int, n: int, k: int) -> str:
+    """(x @ w.T) / |x|: the squares of x are summed beside the product."""
     return f"""
-kernel norm_linear_halves(x: bf16[{m},{k}], w: bf16[{n},{k}]) -> out: f32[{m},{n}]:
+kernel product_by_norm(x: f32[{m},{k}], w: f32[{n},{k}]) -> out: f32[{m},{n}]:
   loop i0 < {m}, i1 < {n}:
     fold i2 < {k}:
       v0 = load x[i0, i2]
-      v1 = cast f32 v0
-      v2 = load w[i1, i2]
-      v3 = cast f32 v2
-      v4 = mul v1, v3
-      v5 = mul v1, v1
-      carry v6 = sum(v4)
-      carry v7 = sum(v5)
-    v8 = rsqrt v7
-    v9 = mul v6, v8
-    store out[i0, i1] = v9
+      v1 = load w[i1, i2]
+      v2 = mul v0, v1
+      v3 = mul v0, v0
+      carry v4 = sum(v2)
+      carry v5 = sum(v3)
+    v6 = rsqrt v5
+    v7 = mul v4, v6
+    store out[i0, i1] = v7
 """
+
+
+def norm_linear_halves(m: int, n: int, k: int) -> str:
+    return stored_as(product_by_norm(m, n, k), {"x": "bf16", "w": "bf16"})
 
 
 def norm_then_linear_halves(m: int, n: int, k: int) -> str:
@@ -424,26 +434,6 @@ kernel two_matmuls(a: f32[{m},{k}], b: f32[{k},{width}], c: f32[{width},{n}]) ->
       v5 = mul v3, v4
       carry v6 = sum(v5)
     store out[i0, i1] = v6
-"""
-
-
-def mlp(m: int, n: int, k: int) -> str:
-    """silu(x @ g) * (x @ u): two products share an operand."""
-    return f"""
-kernel mlp(x: f32[{m},{k}], g: f32[{k},{n}], u: f32[{k},{n}]) -> out: f32[{m},{n}]:
-  loop i0 < {m}, i1 < {n}:
-    fold i2 < {k}:
-      v0 = load x[i0, i2]
-      v1 = load g[i2, i1]
-      v2 = mul v0, v1
-      v3 = load u[i2, i1]
-      v4 = mul v0, v3
-      carry v5 = sum(v2)
-      carry v6 = sum(v4)
-    v7 = sigmoid v5
-    v8 = mul v5, v7
-    v9 = mul v8, v6
-    store out[i0, i1] = v9
 """
 
 

@@ -26,45 +26,37 @@ def per_dim(x: Ints, n: int) -> list[int]:
     return listed * n if len(listed) == 1 else listed
 
 
-def convolve(n: int) -> Row:
+def convolve(
+    b: Builder,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Ints = 1,
+    padding: Ints | str = 0,
+    dilation: Ints = 1,
+    groups: int = 1,
+) -> Value:
     """conv1d, conv2d, conv3d; ``padding`` may be "same" or "valid"."""
-
-    def row(
-        b: Builder,
-        x: Value,
-        weight: Value,
-        bias: Value | None = None,
-        stride: Ints = 1,
-        padding: Ints | str = 0,
-        dilation: Ints = 1,
-        groups: int = 1,
-    ) -> Value:
-        if isinstance(padding, str):
-            pads = [d * (k - 1) if padding == "same" else 0 for d, k in zip(per_dim(dilation, n), weight.shape[2:], strict=True)]
-            x = constant_pad(b, x, [p for total in reversed(pads) for p in (total // 2, total - total // 2)])
-            padding = 0
-        return convolution(b, x, weight, bias, per_dim(stride, n), per_dim(padding, n), per_dim(dilation, n), False, [0] * n, groups)
-
-    return row
+    if isinstance(padding, str):
+        kernel = weight.shape[2:]
+        pads = [d * (k - 1) if padding == "same" else 0 for d, k in zip(per_dim(dilation, len(kernel)), kernel, strict=True)]
+        x = constant_pad(b, x, [p for total in reversed(pads) for p in (total // 2, total - total // 2)])
+        padding = 0
+    return convolution(b, x, weight, bias, stride, padding, dilation, False, 0, groups)
 
 
-def convolve_transposed(n: int) -> Row:
-    def row(
-        b: Builder,
-        x: Value,
-        weight: Value,
-        bias: Value | None = None,
-        stride: Ints = 1,
-        padding: Ints = 0,
-        output_padding: Ints = 0,
-        groups: int = 1,
-        dilation: Ints = 1,
-    ) -> Value:
-        settings = (per_dim(s, n) for s in (stride, padding, dilation, output_padding))
-        strides, pads, dilations, extra = settings
-        return convolution(b, x, weight, bias, strides, pads, dilations, True, extra, groups)
-
-    return row
+def convolve_transposed(
+    b: Builder,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Ints = 1,
+    padding: Ints = 0,
+    output_padding: Ints = 0,
+    groups: int = 1,
+    dilation: Ints = 1,
+) -> Value:
+    return convolution(b, x, weight, bias, stride, padding, dilation, True, output_padding, groups)
 
 
 def convolution(
@@ -72,11 +64,11 @@ def convolution(
     x: Value,
     weight: Value,
     bias: Value | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
+    stride: Ints,
+    padding: Ints,
+    dilation: Ints,
     transposed: bool,
-    output_padding: Sequence[int],
+    output_padding: Ints,
     groups: int,
 ) -> Value:
     """(N, C, *space) with (O, C / groups, *kernel), or, transposed, with (C, O / groups, *kernel)."""
@@ -311,8 +303,8 @@ def rows() -> dict[str, Row]:
     """Torch op -> row."""
     table: dict[str, Row] = {"aten.convolution.default": convolution}
     for n in (1, 2, 3):
-        table |= {f"aten.conv{n}d.{kind}": convolve(n) for kind in ("default", "padding")}
-        table[f"aten.conv_transpose{n}d.{'default' if n == 1 else 'input'}"] = convolve_transposed(n)
+        table |= {f"aten.conv{n}d.{kind}": convolve for kind in ("default", "padding")}
+        table[f"aten.conv_transpose{n}d.{'default' if n == 1 else 'input'}"] = convolve_transposed
         table[f"aten.max_pool{n}d.default"] = max_pool(n, False)
         table[f"aten.max_pool{n}d_with_indices.default"] = max_pool(n, True)
         table[f"aten.avg_pool{n}d.default"] = avg_pool(n)

@@ -15,7 +15,7 @@ from tests import tile_kernels as kernels
 from tests.gpu.test_kernels import here
 from tests.test_lower import inputs
 from tests.test_tf32 import SPECIAL, drawn, in_float64
-from tests.test_wgmma_f32 import LOST, ONE, TURNED, batched, gated, norm_linear
+from tests.test_wgmma_f32 import LOST, ONE, TURNED, batched, gated
 
 LARGE = "WORK=t256 TILE=i0:w8.m16,i1:r16.n8 REDUCE=i2:s.r4.k8x3 STAGE=4:tma"
 WIDE = "WORK=t256 TILE=i1:w8.m16,i0:r18.n8 REDUCE=i2:s.r4.k8x3 STAGE=4:tma"
@@ -42,7 +42,7 @@ def warpgroups() -> None:
         (batched(5, 300, 200, 264), BATCHED),
         (gated(300, 264, 520, "nk"), ONE),
         (gated(300, 264, 520, "kn"), TURNED),
-        (norm_linear(300, 264, 520), SPLIT),
+        (kernels.product_by_norm(300, 264, 520), SPLIT),
     ],
 )
 def test_rows_of_warpgroups(text: str, row: str) -> None:
