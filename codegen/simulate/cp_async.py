@@ -14,14 +14,13 @@ from emmy_eq.codegen.simulate.values import Value
 
 
 def _copy(k: Blocks, s: ir.CpAsync, env: dict[str, Value], active: Active) -> None:
-    source, target = k.memory[s.buffer], k.memory[s.shared]
     who, reads = np.flatnonzero(active), k.holds(env, s.where, active)
     reader = np.flatnonzero(reads)
-    found = source.locate(k.spread(k.index(env, s.offset))[reader], s.count, reader, k.lanes)
+    source, found = k.locate(env, s.buffer, s.offset, s.count, reader)
     source.note_read(found, reader, k.lanes, k.clocks, k.outside)
+    target, address = k.locate(env, s.shared, s.to, s.count, who)
     data = np.zeros((len(who), s.count), target.data.dtype)
     data[reads[who]] = source.data[found]
-    address = target.locate(k.spread(k.index(env, s.to))[who], s.count, who, k.lanes)
     target.note_write(address, who, k.lanes, k.clocks, k.outside)
     target.take_flight(address, copy_engine=False)
     k.copies.open.append(Copy(target, address, data, who))

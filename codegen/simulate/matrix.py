@@ -33,10 +33,8 @@ _G, _Q = _LANE // 4, _LANE % 4  # "groupID" and "threadID in group" of the PTX I
 def _rows(k: Blocks, s: ir.Ldmatrix | ir.Stmatrix, count: int, env: dict[str, Value], active: Active) -> tuple[Memory, Array, Array]:
     """The array, and of every 16-byte row that a lane points at: addresses and lane.  (warps * count * 8, elements)."""
     k.whole_warps(active, "ldmatrix or stmatrix")
-    memory = k.memory[s.shared]
     who = np.flatnonzero(active & (k.lanes.lane < 8 * count))
-    width = 16 // memory.data.dtype.itemsize
-    return memory, memory.locate(k.spread(k.index(env, s.offset))[who], width, who, k.lanes), who
+    return *k.locate(env, s.shared, s.offset, 16 // k.memory[s.shared].data.dtype.itemsize, who), who
 
 
 def _ldmatrix(k: Blocks, s: ir.Ldmatrix, env: dict[str, Value], active: Active) -> None:

@@ -86,6 +86,11 @@ class Blocks:
     def index(self, env: dict[str, Value], x: Idx) -> Any:
         return values.evaluate(x, env)
 
+    def locate(self, env: dict[str, Value], buffer: str, offset: Idx, width: int, who: Array) -> tuple[Memory, Array]:
+        """The array, and the addresses (threads, width) in it that threads ``who`` access."""
+        memory = self.memory[buffer]
+        return memory, memory.locate(self.spread(self.index(env, offset))[who], width, who, self.lanes)
+
     def holds(self, env: dict[str, Value], where: ir.Predicate, active: Active) -> Active:
         """The active threads for which the predicate is true."""
         for c in where:

@@ -38,9 +38,8 @@ def _set(k: Blocks, s: ir.Set, env: dict[str, Value], active: Active) -> None:
 
 
 def _load(k: Blocks, s: ir.Load, env: dict[str, Value], active: Active) -> None:
-    memory = k.memory[s.buffer]
     who = np.flatnonzero(k.holds(env, s.where, active))
-    address = memory.locate(k.spread(k.index(env, s.offset))[who], len(s.names), who, k.lanes)
+    memory, address = k.locate(env, s.buffer, s.offset, len(s.names), who)
     memory.note_read(address, who, k.lanes, k.clocks, k.outside)
     found = memory.data[address]
     if len(who) == k.n:
@@ -54,9 +53,8 @@ def _load(k: Blocks, s: ir.Load, env: dict[str, Value], active: Active) -> None:
 
 
 def _store(k: Blocks, s: ir.Store, env: dict[str, Value], active: Active) -> None:
-    memory = k.memory[s.buffer]
     who = np.flatnonzero(k.holds(env, s.where, active))
-    address = memory.locate(k.spread(k.index(env, s.offset))[who], len(s.values), who, k.lanes)
+    memory, address = k.locate(env, s.buffer, s.offset, len(s.values), who)
     memory.note_write(address, who, k.lanes, k.clocks, k.outside)
     for i, value in enumerate(s.values):
         memory.data[address[:, i]] = k.spread(k.get(env, value))[who]
@@ -83,9 +81,8 @@ def _shuffle(k: Blocks, s: ir.Shuffle, env: dict[str, Value], active: Active) ->
 
 
 def _atomic(k: Blocks, s: ir.Atomic, env: dict[str, Value], active: Active) -> None:
-    memory = k.memory[s.buffer]
     who = np.flatnonzero(k.holds(env, s.where, active))
-    address = memory.locate(k.spread(k.index(env, s.offset))[who], 1, who, k.lanes)
+    memory, address = k.locate(env, s.buffer, s.offset, 1, who)
     memory.note_write(address, who, k.lanes, k.clocks, k.outside, atomic=True)
     given = k.spread(k.get(env, s.value))[who]
     old = values.poison("i32", k.n)

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -71,15 +72,11 @@ def _goal(z3: Any, x: Idx, env: Mapping[str, Any]) -> Any:
     if x.op == "const":
         return z3.IntVal(x.value)
     a, b = (_goal(z3, y, env) for y in x.args)
-    match x.op:
-        case "add":
-            return a + b
-        case "mul":
-            return a * b
-        case "floordiv":
-            return a / b
-        case "mod":
-            return a % b
-        case "min":
-            return z3.If(a < b, a, b)
-    return z3.If(a < b, b, a)
+    if x.op in _ARITHMETIC:
+        return _ARITHMETIC[x.op](a, b)
+    return z3.If(a < b, a, b) if x.op == "min" else z3.If(a < b, b, a)
+
+
+_ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add, "mul": operator.mul, "floordiv": operator.truediv, "mod": operator.mod,
+}  # fmt: skip
