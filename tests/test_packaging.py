@@ -78,6 +78,7 @@ def test_imports_are_absolute_and_follow_the_arrow() -> None:
         "pipeline.py",
         "cli.py",
         "options.py",
+        "report.py",
         "demo.py",
         "accuracy.py",
         "catalogue.py",
