@@ -22,6 +22,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.database import DirectoryBasedExampleDatabase, ExampleDatabase, InMemoryExampleDatabase
 
+from emmy_eq.errors import InvalidInput
 from emmy_eq.testing.apart import Overtime, apart, limit
 from emmy_eq.testing.shrink import shrink
 from emmy_eq.testing.sources import Source
@@ -194,9 +195,17 @@ class Fuzzer:
 
 
 def fuzz(minutes: float, first_seed: int = 0, corpus: Path | None = None, out: Callable[[str], None] = print) -> int:
-    """The exit code: 1 where something failed.  Progress goes to stderr, on one line of a terminal."""
+    """The exit code: 1 where something failed.  Progress goes to stderr, on one line of a terminal.
+
+    Raises `InvalidInput` for a time or a folder that cannot be.
+    """
+    if minutes < 0:
+        raise InvalidInput(f"--minutes {minutes:g}", "it is at least 0")
     if corpus is not None:
-        corpus.mkdir(parents=True, exist_ok=True)
+        try:
+            corpus.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidInput(f"--corpus {corpus}", error.strerror or str(error)) from error
     fuzzer = Fuzzer(time.monotonic() + 60 * minutes, _progress_line, corpus)
     fuzzer.run(first_seed)
     for failure in fuzzer.known.values():

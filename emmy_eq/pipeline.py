@@ -286,6 +286,8 @@ class Compiled:
         given, names = self.options.schedule, [k.name for k in self.launched]
         if given is None:
             return {}
+        if not names:
+            raise InvalidInput("the schedule", "the program launches no kernel: none of its outputs has elements")
         if isinstance(given, str) and len(names) != 1:
             raise InvalidInput("the schedule", f"it does not say which of the kernels {', '.join(names)} it is for")
         rows = {names[0]: given} if isinstance(given, str) else dict(given)

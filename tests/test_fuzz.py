@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from emmy_eq import ops
+from emmy_eq.errors import InvalidInput
 from emmy_eq.fuzz import Fuzzer, fuzz
 from emmy_eq.testing import Source, programs
 from emmy_eq.testing.sources import Given
@@ -186,3 +187,11 @@ def test_the_command_ends_in_time_and_says_what_it_did() -> None:
     said: list[str] = []
     assert fuzz(0.0, 7, None, said.append) == 0
     assert said == ["seed 7: 0 programs, 0 runs on the simulator, 0 failures"]
+
+
+def test_a_time_or_a_folder_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidInput, match="--minutes -1: it is at least 0"):
+        fuzz(-1.0)
+    with pytest.raises(InvalidInput, match="--corpus"):
+        fuzz(0.0, corpus=tmp_path / "file")

@@ -129,3 +129,9 @@ def test_a_score_that_is_masked_does_not_count(odd: float, accuracy: str) -> Non
     for mask in ({"is_causal": True}, {"attn_mask": lower}):
         found = emmy_eq.compile(lambda q, k, v, mask=mask: F.scaled_dot_product_attention(q, k, v, **mask), (q, k, v), accuracy=accuracy)
         assert found(q, k, v)[0].tolist() == [1.0, 2.0], mask
+
+
+def test_a_row_for_a_program_without_elements_has_no_kernel() -> None:
+    assert "the program launches no kernel" in refusal(
+        lambda: emmy_eq.compile(lambda x: x.sum(1), (torch.ones(0, 8),), schedule="WORK=t32")
+    )
