@@ -392,6 +392,11 @@ class Twist:
     def folds(self) -> bool:
         return not self.affine
 
+    @property
+    def exponential(self) -> bool:
+        """Whether weight(s, M) is exp(s - M), and rescale(M, N) exp(M - N)."""
+        return exact(self.name) == "softmax"
+
     def weighed(self, s: Any, key: Any) -> Any:
         """``weight``, and 0 for what does not count, whatever the function gives there (exp(-inf - -inf) is NaN)."""
         return self._counted(s, self.weight(s, key))

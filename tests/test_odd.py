@@ -106,6 +106,9 @@ def test_strides_count_from_the_begin_of_the_memory() -> None:
         "m = torch.full((1, 1, 1, 200), LOWEST, dtype=BF16); m[..., :50] = 0; F.scaled_dot_product_attention(Q, R, S, attn_mask=m)",
         "m = torch.full((1, 1, 1, 136), LOWEST, dtype=BF16); m[..., 100:] = 0; F.scaled_dot_product_attention(Q, K, V, attn_mask=m)",
         "q = torch.full((64, 64), 60000.0, dtype=torch.float16); F.scaled_dot_product_attention(q, q, q)",
+        "F.scaled_dot_product_attention(Q * 200, K * torch.arange(136).mul(0.02).to(BF16)[:, None], V)",  # keys grow far from 0, rows apart
+        "F.scaled_dot_product_attention(Q, K, V, scale=-0.5)",
+        "m = torch.zeros(136, 136, dtype=BF16); m[:, :100] = -10000; F.scaled_dot_product_attention(Q, K, V, attn_mask=m)",
         "torch.full((40, 300), LOWEST, dtype=BF16).softmax(-1) @ torch.randn(300, 16, dtype=BF16)",
     ],
 )

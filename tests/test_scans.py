@@ -76,3 +76,4 @@ def test_a_sum_and_a_maximum_of_one_operand_share_the_state() -> None:
 def test_rows_that_only_scan_or_only_fold() -> None:
     assert {name for name, row in twists().items() if not row.folds} == {"recurrence"}
     assert {name for name, row in twists().items() if not row.scans} == {"variance"}
+    assert {name for name, row in twists().items() if row.exponential} == {"softmax", "fast_softmax"}

@@ -234,6 +234,21 @@ def test_shuffle(mode: str, wanted: Callable[[int], int]) -> None:
     assert found[:64].tolist() == [wanted(t) for t in range(64)]
 
 
+ONE = ir.Let("one", "bool", "eq", ("x0", ir.Lit("i32", 5)))
+
+
+def test_a_warp_with_a_lane_that_holds_goes_together() -> None:
+    s = small(
+        X, ONE, ir.Declare("y", "i32", ir.Lit("i32", 0)), ir.If((ir.AnyLane("one"),), (ir.Set("y", "i32", "mov", ("x0",)),)), put("y")
+    )
+    assert result(s)[:64].tolist() == [*range(32), *[0] * 32]
+
+
+def test_a_vote_in_a_divergent_warp() -> None:
+    s = small(X, ONE, ir.If((ir.Cmp(TID, "<", const(16)), ir.AnyLane("one")), (put("x0"),)))
+    assert fault(s, s.kernel).kind == "divergence"
+
+
 def test_misaligned_vector() -> None:
     s = small(X, ir.Load(("a", "b"), "i32", "global", "x", var("x0")))
     assert fault(s, s.kernel).why == "x[1] by thread 1 of block 0 is not a multiple of 2"

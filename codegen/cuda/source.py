@@ -66,9 +66,11 @@ class _Printer:
         parts = [self._condition(c) for c in where]
         return parts[0] if len(parts) == 1 else " && ".join(f"({p})" for p in parts) if parts else "true"
 
-    def _condition(self, c: ir.Cmp | ir.Test | ir.Elect) -> str:
+    def _condition(self, c: ir.Condition) -> str:
         if isinstance(c, ir.Elect):
             return "emmy_elect()"
+        if isinstance(c, ir.AnyLane):
+            return f"__any_sync(0xffffffffu, {name(c.register)})"
         if isinstance(c, ir.Test):
             return f"!{name(c.register)}" if c.negate else name(c.register)
         return f"{self.idx(c.left)} {c.op} {self.idx(c.right)}"

@@ -55,7 +55,15 @@ class Elect:
     """One lane of each warp, chosen by the hardware (the compiler then knows that one thread issues TMA); warp-uniform code only."""
 
 
-Predicate = tuple[Cmp | Test | Elect, ...]  # a conjunction; () is always true
+@dataclass(frozen=True, slots=True)
+class AnyLane:
+    """A bool register holds in some lane of the warp, whose lanes all go the same way; warp-uniform code only."""
+
+    register: str
+
+
+Condition = Cmp | Test | Elect | AnyLane
+Predicate = tuple[Condition, ...]  # a conjunction; () is always true
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,9 +31,11 @@ def show_predicate(where: ir.Predicate) -> str:
     return " & ".join(_condition(c) for c in where) if where else "true"
 
 
-def _condition(c: ir.Cmp | ir.Test | ir.Elect) -> str:
+def _condition(c: ir.Condition) -> str:
     if isinstance(c, ir.Elect):
         return "elect"
+    if isinstance(c, ir.AnyLane):
+        return f"any {c.register}"
     if isinstance(c, ir.Test):
         return f"{'!' if c.negate else ''}{c.register}"
     return f"{c.left} {c.op} {c.right}"

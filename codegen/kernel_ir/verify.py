@@ -146,7 +146,7 @@ class _Checker:
             for name in index.variables(idx):
                 self.require(scope[name] in ("i32", "i64"), f"{name} of {scope[name]} in an index")
         for c in walk.predicate(s):
-            if isinstance(c, ir.Test):
+            if isinstance(c, ir.Test | ir.AnyLane):
                 self.require(scope[c.register] == "bool", f"predicate {c.register} is no bool")
         check = _CHECKS.get(type(s))
         if check is not None:

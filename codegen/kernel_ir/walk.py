@@ -61,7 +61,7 @@ def predicate(s: ir.Stmt) -> ir.Predicate:
 
 def predicate_names(where: ir.Predicate) -> Iterator[str]:
     for c in where:
-        if isinstance(c, ir.Test):
+        if isinstance(c, ir.Test | ir.AnyLane):
             yield c.register
         elif isinstance(c, ir.Cmp):
             yield from index.variables(c.left) | index.variables(c.right)

@@ -223,7 +223,7 @@ class Contraction:
         own = st.grow(b, [s.slice(p) for p in points])
         (seen,) = reduce.across(b, Reduction(st.key, st.dtypes[:1]), (own,), maps)
         key = st.grow(b, [acc[0], seen])
-        factor, weight = st.rescale(b, acc[0], key), st.weights(b, [s], key)[0]
+        factor, weight = st.rescale(b, acc[0], key), st.weights(b, [s], key, own)[0]
         for n, total in enumerate(acc[1:], 1):
             if inner[n]:
                 continue

@@ -7,7 +7,7 @@ from math import isqrt, prod
 from typing import TYPE_CHECKING
 
 from emmy_eq import index as ix
-from emmy_eq.codegen.lower import contract, reduce, split
+from emmy_eq.codegen.lower import contract, reduce, scales, split
 from emmy_eq.codegen.lower.builder import literal
 from emmy_eq.codegen.lower.layout import Fragment, Scope, bits, coordinates, scalar
 from emmy_eq.codegen.lower.states import Adjusted, Parts, Recurrence, Reduction, State, state
@@ -32,6 +32,7 @@ def emit(e: Engine, f: Fold) -> None:
         for c, st in zip(f.carries, states, strict=True):
             bind(e, c, tuple(scalar(lit, d) for lit, d in zip(st.identity(), st.dtypes, strict=True)))
         return
+    f, states = scales.unscaled(e, f, states)
     placed = e.place(f.axes)
     if contract.applies(e, f, placed):
         contract.emit(e, f, placed, states)
@@ -89,8 +90,8 @@ def finish(e: Engine, f: Fold, states: list[State], totals: list[Parts], maps: S
     """Bind the results, once the blocks that share the fold have joined theirs."""
     if any(e.row.split(a.name).blocks > 1 for a in f.axes):
         totals = split.join(e, states, totals, maps)
-    for c, total in zip(f.carries, totals, strict=True):
-        bind(e, c, total)
+    for c, st, total in zip(f.carries, states, totals, strict=True):
+        bind(e, c, st.results(e.b, total))
 
 
 def make_state(e: Engine, c: Carry) -> State:

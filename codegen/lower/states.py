@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,11 +9,12 @@ from functools import reduce
 
 from emmy_eq.algebra import Scalar
 from emmy_eq.codegen.kernel_ir import Lit
+from emmy_eq.codegen.lower import powers
 from emmy_eq.codegen.lower.builder import Builder, literal
 from emmy_eq.codegen.lower.layout import Fragment, scalar
 from emmy_eq.errors import Unsupported
 from emmy_eq.loop_ir import Carry
-from emmy_eq.ops import FLOATS, Best, Monoid, Twist, bests, monoids, ops, twists
+from emmy_eq.ops import FLOATS, Best, Monoid, Twist, bests, exact, monoids, ops, twists
 
 Parts = tuple[Fragment, ...]  # a state: one fragment a component
 
@@ -39,6 +39,10 @@ class State(ABC):
     def mask(self) -> Lit:
         """What the first argument of an element outside the fold's extent is replaced by."""
         return self.identity()[0]
+
+    def results(self, b: Builder, parts: Parts) -> Parts:
+        """The components of a state as others read them."""
+        return parts
 
 
 def tree(b: Builder, state: State, parts: Sequence[Parts]) -> Parts:
@@ -101,32 +105,47 @@ class Twisted(State):
 
     The key's identity stands for "nothing seen": its weight and rescale are 0, whatever the functions give there
     (exp(-inf - -inf) is NaN).  So a partly masked row is right, and a wholly masked one has sums 0.
+
+    ``rounded``: the weights of some sum, to 16 bits.  ``scale``: elements and key are given and kept without this factor.
     """
 
     twist: Twist
     dtypes: tuple[str, ...]
-    rounded: bool = False  # to 16 bits, are the weights of some sum
+    rounded: bool = False
+    scale: float = 1.0
 
     @property
     def key(self) -> Monoid:
         return monoids()[self.twist.key]
 
+    @property
+    def powers(self) -> bool:
+        """Whether weights are the hardware's powers of two."""
+        return self.rounded and self.twist.exponential and self.dtypes[0] == "f32"
+
     def identity(self) -> tuple[Lit, ...]:
         first = literal(self.dtypes[0], self.twist.nothing(self.dtypes[0]))
         return first, *(literal(d, 0) for d in self.dtypes[1:])
 
-    def weights(self, b: Builder, elements: Sequence[Fragment], key: Fragment) -> list[Fragment]:
-        """Of elements under ``key``, with 1 in place of a key that saw nothing: under any other, what does not count weighs 0."""
+    def results(self, b: Builder, parts: Parts) -> Parts:
+        if self.scale == 1:
+            return parts
+        dtype = self.dtypes[0]
+        return b.apply("mul", dtype, parts[0], scalar(literal(dtype, self.scale), dtype)), *parts[1:]
+
+    def weights(self, b: Builder, elements: Sequence[Fragment], key: Fragment, own: Fragment) -> list[Fragment]:
+        """Of elements, whose key is ``own``, under ``key``, with 1 in place of a key that saw nothing: under any other, what does not count
+        weighs 0."""
         dtype = self.dtypes[0]
         nothing = b.apply("eq", "bool", key, scalar(self.identity()[0], dtype))
-        under = self._expression(b, b.apply("where", dtype, nothing, scalar(literal(dtype, 1), dtype), key))
-        return [self.twist.weight(self._expression(b, s), under).frag for s in elements]
+        under = b.apply("where", dtype, nothing, scalar(literal(dtype, 1), dtype), key)
+        if self.powers:
+            return powers.weights(b, elements, under, own, self.scale)
+        return [self.twist.weight(Expression(b, s), Expression(b, under)).frag for s in elements]
 
     def rescale(self, b: Builder, old: Fragment, new: Fragment) -> Fragment:
-        return self.twist.rescaled(self._expression(b, old), self._expression(b, new)).frag  # type: ignore[no-any-return]
-
-    def _expression(self, b: Builder, frag: Fragment) -> Expression:
-        return Expression(b, frag, self.rounded)
+        base = powers.base(self.scale) if self.powers else None
+        return self.twist.rescaled(Expression(b, old, base), Expression(b, new, base)).frag  # type: ignore[no-any-return]
 
     def grow(self, b: Builder, keys: Sequence[Fragment]) -> Fragment:
         """The key of several elements or states."""
@@ -145,8 +164,9 @@ class Twisted(State):
     def collect(self, b: Builder, acc: Parts | None, items: Sequence[Parts]) -> Parts:
         """All of ``items`` under one new key, so that the state is rescaled once."""
         seen = [item[0] for item in items]
-        key = self.grow(b, seen if acc is None else [acc[0], *seen])
-        weights = self.weights(b, seen, key)
+        own = self.grow(b, seen)
+        key = own if acc is None else self.grow(b, [acc[0], own])
+        weights = self.weights(b, seen, key, own)
         sums: list[Fragment | None] = [None] * (len(self.dtypes) - 1)
         if acc is not None:
             factor = self.rescale(b, acc[0], key)
@@ -237,17 +257,16 @@ class Adjusted(State):
 class Expression(Scalar):
     """A `Scalar` of the rules' algebra whose operations emit code: twists are written once for all readers.
 
-    ``rough``: exp(x) is the hardware's 2^(x log2(e)), off by a factor of 1 + 2^-22 + |x| 2^-24.  Of weights exp(x), x <= 0, that
-    are rounded to 16 bits anyway, that is less than 2^-21 of the largest.  The difference is taken first: in one fma of s log2(e)
-    with m log2(e) the rounding of the latter grows with |m|, and a mask of the largest negative number gives no weight at all.
+    ``base``: exp(x) is the hardware's 2^(x base), off by a factor of 1 + 2^-22 + |x| 2^-24.  Of weights exp(x), x <= 0, that are
+    rounded to 16 bits anyway, that is less than 2^-21 of the largest.
     """
 
-    def __init__(self, b: Builder, frag: Fragment, rough: bool = False) -> None:
-        self.b, self.frag, self.rough = b, frag, rough
+    def __init__(self, b: Builder, frag: Fragment, base: Fragment | None = None) -> None:
+        self.b, self.frag, self.base = b, frag, base
 
     def _op(self, name: str, *others: Expression) -> Expression:
-        if name == "exp" and self.rough and self.frag.dtype == "f32":
-            return self._of(self.b.apply("exp2_approx", "f32", (self * math.log2(math.e)).frag))
+        if self.base is not None and exact(name) == "exp":
+            return self._of(self.b.apply("exp2_approx", "f32", self.b.apply("mul", "f32", self.frag, self.base)))
         row = ops()[name]
         frags = (self.frag, *(o.frag for o in others))
         return self._of(self.b.apply(name, row.gives(frags[-1].dtype), *frags))
@@ -256,7 +275,7 @@ class Expression(Scalar):
         return self._of(scalar(literal(self.frag.dtype, value), self.frag.dtype))
 
     def _of(self, frag: Fragment) -> Expression:
-        return Expression(self.b, frag, self.rough)
+        return Expression(self.b, frag, self.base)
 
 
 def state(carry: Carry, dtype: str, product: bool, rounded: bool = False) -> State:

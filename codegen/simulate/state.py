@@ -96,6 +96,10 @@ class Blocks:
         for c in where:
             if isinstance(c, ir.Elect):
                 active = active & self.elected(active)
+            elif isinstance(c, ir.AnyLane):
+                self.whole_warps(active, "a vote")
+                votes = self.by_warp(active & env[c.register]).any(axis=2)
+                active = active & np.repeat(votes.reshape(-1), 32)
             elif isinstance(c, ir.Test):
                 active = active & (env[c.register] != c.negate)
             else:
