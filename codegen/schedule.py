@@ -42,6 +42,7 @@ f32 values (k8x3) are split by a warpgroup beside.
 second last axis with more than one block, then one along the last, so that blocks that run together share operands in L2.
 ``late``: the first axis fastest and all from their ends: under a causal mask the blocks with most keys start first.  ``late8``: so
 for 8 blocks along all axes but the last with more than one block, then for 8 more: heads whose keys stay in L2.
+Blocks that take several tiles (``p``) take them in that order, under ``late`` every other round from its end.
 
 Threads: the ``w`` parts are the slowest digits of the thread number, then the TILE axes in the order written, then the
 REDUCE axes, whose ``t`` parts always end at the fastest digit.  Where TILE alone fills WORK, a REDUCE ``t`` part

@@ -86,8 +86,8 @@ FITTED: Mapping[str, float] = MappingProxyType(
         "attention.share": 0.95,  # of the fma peak, times that of a tile
         "attention.matrix_share": 0.7,  # of the rate of mma.sync, exponentials aside
         "attention.matrix_latency": 5.5e-07,  # of a step, at least
-        "attention.wgmma_share": 0.85,  # of the rate of wgmma, which hides the weights
-        "attention.wgmma_latency": 1.33e-06,
+        "attention.wgmma_share": 0.9,  # of the rate of wgmma, which hides the weights
+        "attention.wgmma_latency": 6e-07,
         "attention.latency": 5.5e-07,  # of a step of a fold in a fold, at least
     }
 )

@@ -63,6 +63,10 @@ class Builder:
                 return n
         return 0
 
+    def here(self, name: str) -> None:
+        """What depends on register ``name`` stays in the loop at hand."""
+        self.levels[-1].variables |= {name}
+
     @contextmanager
     def at(self, level: int) -> Iterator[None]:
         """Emit before the loops deeper than ``level``."""

@@ -47,7 +47,9 @@ class Engine:
         number, turn = self.b.fresh("tile"), self.b.fresh("round")
         self.digits: Digits = digits(tile, var(number) if self.row.persistent else var("bx"))
         self.b.extents["bx"] = self.digits.grid
-        self.rounds = Rounds(turn, number, self.digits.count, self.digits.grid) if self.row.persistent else None
+        self.rounds = (
+            Rounds(turn, number, self.digits.count, self.digits.grid, self.row.raster.startswith("late")) if self.row.persistent else None
+        )
         self.home: dict[str, AxisMap] = {}
         self.needed: dict[str, frozenset[str]] = {}
         self.holds: frozenset[str] = frozenset()  # conditions that are true of all that is now in hand

@@ -82,6 +82,7 @@ class Producer:
     boxes: list[k.Shared] = field(default_factory=list)  # that hold operands
     results: list[k.Shared] = field(default_factory=list)  # that hold results alone
     start: list[k.Stmt] = field(default_factory=list)
+    carried: list[k.Declare] = field(default_factory=list)  # from one round to the next
     body: list[k.Stmt] = field(default_factory=list)
     splits: tuple[k.Stmt, ...] = ()
 
@@ -106,7 +107,7 @@ class Producer:
         roles = [(threads, more, _apart(body, threads))]
         roles += [(WARPGROUP, SOME, around(rounds, self.splits))] if splitting else []
         first = sum(count for count, _, _ in roles)
-        roles.append((WARPGROUP if alone else WARP, FEW, self._asks(first // WARP, around(rounds, tuple(self.body)))))
+        roles.append((WARPGROUP if alone else WARP, FEW, self._asks(first // WARP, (*self.carried, *around(rounds, tuple(self.body))))))
         warps, bodies, start = [], [], 0
         for count, most, does in roles:
             warps.append((start, count // WARP))

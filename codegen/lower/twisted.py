@@ -10,7 +10,8 @@ step of the axis: what a mask or the axis's end cuts lies there, and most steps 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from emmy_eq import index as ix
@@ -19,6 +20,7 @@ from emmy_eq.codegen.lower import matrix, skip, tma, wgmma
 from emmy_eq.codegen.lower.builder import literal
 from emmy_eq.codegen.lower.layout import Fragment
 from emmy_eq.codegen.lower.matrix import Product
+from emmy_eq.codegen.lower.persistent import Passed
 from emmy_eq.codegen.lower.states import Twisted
 from emmy_eq.codegen.lower.tma import Stream
 from emmy_eq.errors import Unsupported
@@ -37,17 +39,18 @@ def emit(c: Contraction) -> None:
     with c.e.bound({**{p.map.axis: p.map for p in c.placed}, **c.within}):
         fold = _Twisted(c)
     fold.ask()
-    fold.first()
-    edge = c.e.b.simplify((fold.last - fold.clear).max(0))
-    fold.steps(ZERO, edge, fold.most, frozenset())
-    fold.steps(edge, fold.last, c.e.b.bounds(fold.clear)[1], fold.sure)
-    fold.end()
+    with fold.counted():
+        fold.first()
+        edge = c.e.b.simplify((fold.last - fold.clear).max(0))
+        fold.steps(ZERO, edge, fold.most, frozenset())
+        fold.steps(edge, fold.last, c.e.b.bounds(fold.clear)[1], fold.sure)
+        fold.end()
 
 
 def _check(c: Contraction) -> None:
     inner = {r for f, over in zip(c.f.carries, c.plan.inner, strict=True) for r, x in zip(f.results, over, strict=True) if x}
     held = all(p.held for p in c.plan.matrix.values()) and not any(p.held for p in c.scores.values())
-    one = len(c.states) == len(c.placed) == c.e.digits.split == 1 and c.e.rounds is None and isinstance(c.states[0], Twisted)
+    one = len(c.states) == len(c.placed) == c.e.digits.split == 1 and isinstance(c.states[0], Twisted)
     if not (one and held and inner == set(c.plan.matrix)):
         raise Unsupported("schedule", "the copy engine for a fold inside another, but for one weighted sum under a product")
 
@@ -72,20 +75,45 @@ class _Twisted:
         self.fixed = Stream.start(e, [s for s in sides if s not in moving], 1)
         self.keys = Stream.start(e, moving, depth)
         self.values = Stream.start(e, [tuple(p.right for p, _ in g) for g in self.outer], depth)
+        self.cycle = 2 * depth  # turns after which buffers and phases are as before
+        self.tile, self.passed = e.turn(ZERO, 1), ZERO
 
     def ask(self) -> None:
         """What the producer warp does."""
         e, turn = self.e, var(self.e.b.fresh("ahead"))
         e.b.extents[turn.name] = self.most
+        made = Passed.fresh(e.b, self.cycle) if e.rounds is not None else None
+        number = turn if made is None else made.turns + turn
         with e.bound({**e.maps_at(self.c.placed, self.last - turn), **self.c.within}):
-            asks = (*self.keys.asks(e, turn), *self.values.asks(e, turn))
-            e.producer.body += [*self.fixed.asks(e, ZERO), k.For(turn.name, ZERO, e.b.simplify(self.last + 1), 1, asks)]
+            asks = (*self.keys.asks(e, number), *self.values.asks(e, number))
+            body = [*self.fixed.asks(e, self.tile), k.For(turn.name, ZERO, e.b.simplify(self.last + 1), 1, asks)]
+        if made is not None:
+            e.producer.carried.append(made.start)
+            body = [made.first, *body, *made.add(e.b.simplify(self.last + 1))]
+        e.producer.body += body
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Turns count on from those of a persistent block's tiles before."""
+        b = self.e.b
+        if self.e.rounds is None:
+            yield
+            return
+        made = Passed.fresh(b, self.cycle)
+        with b.at(0):
+            b.emit(made.start)
+        b.emit(made.first)
+        b.here(made.before)
+        self.passed = made.turns
+        yield
+        for s in made.add(b.simplify(self.last + 1)):
+            b.emit(s)
 
     def first(self) -> None:
         """The weights of the first turn."""
-        self.fixed.wait(self.e, ZERO)
+        self.fixed.wait(self.e, self.tile)
         with self.e.bound(self.c.within), self.e.bound(self.e.maps_at(self.c.placed, self.step(self.last, self.most))):
-            self.keys.wait(self.e, ZERO)
+            self.keys.wait(self.e, self.passed)
             self.begin(ZERO)
             self.weigh(ZERO, 0)
             self.hold()
@@ -95,49 +123,55 @@ class _Twisted:
         e, b = self.e, self.e.b
         if b.bounds(stop - first)[1] <= 0:
             return
-        turn, name = var(b.fresh("turn")), b.fresh("step")
-        with b.loop(turn.name, self.most, 1, stop, first, (name,)):
-            step = self.step(self.last - turn - 1, most, name)
+        turn = var(b.fresh("turn"))
+        with b.loop(turn.name, self.most, 1, stop, first):
+            step = self.step(self.last - turn - 1, most)
             with e.bound(self.c.within), e.bound(e.maps_at(self.c.placed, step)), e.given(sure):
-                self.keys.wait(e, turn + 1)
+                self.keys.wait(e, self.passed + turn + 1)
                 self.begin(turn + 1)
                 self.add(turn)
                 factor = self.weigh(turn + 1, 1)
                 self.finish()
-                self.values.release(e, turn)
+                self.values.release(e, self.passed + turn)
                 self.rescale(factor)
                 self.hold()
 
     def end(self) -> None:
-        with self.e.bound({p.map.axis: p.map for p in self.c.placed}):
+        e = self.e
+        if e.rounds is not None:
+            self.fixed.release(e, self.tile)
+        with e.bound({p.map.axis: p.map for p in self.c.placed}):
             self.add(self.last)
         self.finish()
+        if e.rounds is not None:
+            self.values.release(e, self.passed + self.last)
 
-    def step(self, x: Idx, most: int, name: str = "") -> Idx:
+    def step(self, x: Idx, most: int) -> Idx:
         """A register of ``x``, which is below ``most``; never known to be one number, so that its loop's values stay there."""
         b = self.e.b
         if b.bounds(x)[0] == b.bounds(x)[1]:
             return b.simplify(x)
-        name = name or b.fresh("step")
+        name = b.fresh("step")
         b.emit(k.Let(name, "i32", "index", (), b.simplify(x)))
         b.extents[name] = max(most, 2)
+        b.here(name)
         return var(name)
 
     def begin(self, turn: Idx) -> None:
         """Scores, in place of those before."""
-        tiles = {n: s.tile(n, t) for s, t in ((self.fixed, ZERO), (self.keys, turn)) for n in s.tiles}
+        tiles = {n: s.tile(n, t) for s, t in ((self.fixed, self.tile), (self.keys, self.passed + turn)) for n in s.tiles}
         wgmma.multiply(self.e, self.inner, tiles, anew=True)
 
     def add(self, turn: Idx) -> None:
         """Products of the weights at hand."""
-        self.values.wait(self.e, turn)
-        wgmma.multiply(self.e, self.outer, {n: self.values.tile(n, turn) for n in self.values.tiles}, self.held)
+        self.values.wait(self.e, self.passed + turn)
+        wgmma.multiply(self.e, self.outer, {n: self.values.tile(n, self.passed + turn) for n in self.values.tiles}, self.held)
 
     def weigh(self, turn: Idx, running: int) -> Fragment:
         """The weights of scores, while ``running`` groups of later products go on; by how much sums before them are rescaled."""
         e, c = self.e, self.c
         e.b.emit(k.WgmmaWait(running, _names(self.scores.values())))
-        self.keys.release(e, turn)
+        self.keys.release(e, self.passed + turn)
         for r, frag in self.scores.items():
             e.bind(r, e.home, frag)
         ((carry, state, acc, inner),) = c.parts()

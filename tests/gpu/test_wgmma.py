@@ -38,6 +38,8 @@ SPLIT = "WORK=t128 TILE=i0:w4.m16,i1:r8.n8 REDUCE=i2:b3.s.r4.k16 STAGE=4:tma"
         (kernels.projections_halves(300, 264, 520), persistent(ONE, 11)),
         (kernels.norm_linear_halves(300, 264, 520), persistent(BESIDE, 3)),
         (kernels.attention_halves(6, 1000, 1000, 128, "bf16", True, 2, True), row(8, 128, 128, raster="late3")),
+        (kernels.attention_halves(6, 1000, 1000, 128, "bf16", True, 2, True), persistent(row(8, 128, 128, raster="late3"), 20)),
+        (kernels.attention_halves(4, 300, 777, 64, "f16"), persistent(row(4, 64, 64, 3), 7)),
         (kernels.attention_halves(4, 300, 777, 64, "f16"), row(8, 64, 64, 3).replace("t256", "t256.b2")),
         (kernels.attention_halves(3, 130, 333, 80, "bf16", False, 1, True), row(4, 80, 64)),
         (kernels.attention_halves(2, 300, 300, 256, "f16", True), row(4, 256, 64, raster="late")),
