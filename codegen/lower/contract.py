@@ -176,15 +176,15 @@ class Contraction:
         pipeline = tma.Pipeline.start(e, self.placed, [*((x,) for x in left), *right], bool(read), right if split else ())
 
         def values() -> None:
-            for name in read:
-                e.bind(name, e.home, tma.get(e, pipeline.tile(name), e.home))
             self.tile_parts({p.map.axis: e.home[p.map.axis] for p in self.placed})
 
         if split:
-            wgmma_f32.Products.start(e, groups, pipeline).run(e, values)
+            wgmma_f32.Products.start(e, groups, pipeline).run(e, read, values)
             return
 
         def step() -> None:
+            for name in read:
+                e.bind(name, e.home, tma.get(e, pipeline.tile(name), e.home))
             values()
             wgmma.multiply(e, groups, {name: pipeline.tile(name) for name in self.plan.operands})
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 from emmy_eq.codegen.kernel_ir import Lit
 from emmy_eq.codegen.lower.builder import Builder, literal
@@ -51,19 +50,22 @@ def _rounded(b: Builder, x: str) -> Parts:
 def _split(b: Builder, x: str) -> Parts:
     """x, x if it is finite, and its small part times `SCALE`."""
     finite = _clamped(b, x)
-    small = b.let("mul", "f32", b.let("sub", "f32", finite, _cut(b, finite)), literal("f32", SCALE))
+    small = b.let("mul", "f32", b.let("sub", "f32", finite, cut(b, finite)), literal("f32", SCALE))
     return x, finite, b.let("add", "i32", b.let("bitcast", "i32", small), Lit("i32", HALF))
 
 
 def finite(b: Builder, values: Sequence[str]) -> str:
     """Whether all are."""
-    most = reduce(lambda x, y: b.let("maximum", "f32", x, y), [b.let("abs", "f32", x) for x in values])
-    return b.let("le", "bool", most, Lit("f32", LARGEST))
+    most = [b.let("abs", "f32", x) for x in values]
+    while len(most) > 1:  # a tree: each step waits for the one before
+        odd = most[len(most) // 2 * 2 :]
+        most = [b.let("maximum", "f32", *pair) for pair in zip(most[::2], most[1::2], strict=False)] + odd
+    return b.let("le", "bool", most[0], Lit("f32", LARGEST))
 
 
 def small(b: Builder, x: str) -> str:
     """What tf32 drops of a finite x, rounded; not scaled, for sums of all three products in one place."""
-    rest = b.let("sub", "f32", x, _cut(b, x))
+    rest = b.let("sub", "f32", x, cut(b, x))
     return b.let("bitcast", "f32", b.let("add", "i32", b.let("bitcast", "i32", rest), Lit("i32", HALF)))
 
 
@@ -79,7 +81,7 @@ def _clamped(b: Builder, x: str) -> str:
     return b.let("maximum", "f32", b.let("minimum", "f32", x, Lit("f32", LARGEST)), Lit("f32", LARGEST | 1 << 31))
 
 
-def _cut(b: Builder, x: str) -> str:
+def cut(b: Builder, x: str) -> str:
     """x as tf32 keeps it."""
     return b.let("bitcast", "f32", b.let("and", "i32", b.let("bitcast", "i32", x), Lit("i32", UPPER)))
 

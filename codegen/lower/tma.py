@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from emmy_eq import index as ix
 from emmy_eq.codegen import kernel_ir as k
 from emmy_eq.codegen.lower import access
+from emmy_eq.codegen.lower.builder import literal
 from emmy_eq.codegen.lower.layout import TID, Fragment, Scope, coordinates
 from emmy_eq.codegen.lower.persistent import Rounds, around
 from emmy_eq.codegen.schedule import WARP, WARPGROUP
@@ -259,17 +260,50 @@ class Pipeline:
         if e.rounds is not None:
             self.stream.release(e, self.turn)
 
-    def run_apart(self, e: Engine, multiply: Callable[[], None], add: Callable[[], None]) -> None:
-        """All steps, each with its axes bound.  ``multiply`` waits for its products; ``add`` needs no operands any more."""
-        name = e.b.fresh("step")
-        with e.b.loop(name, self.steps):
-            self._step(e, var(name), multiply)
-            self.stream.release(e, self.turn)
+    def run_apart(
+        self, e: Engine, read: Collection[str], begin: Callable[[], None], wait: Callable[[], None], add: Callable[[], None]
+    ) -> None:
+        """All steps, each with its axes bound.  ``begin`` starts products; while they run, the next step's operands ``read`` go to
+        registers; ``wait`` is for the products, after which ``add`` needs no operands any more."""
+        held = self._registers(e, read)
+
+        def step(at: Idx, last: bool) -> None:
+            with e.bound(e.maps_at(self.placed, at)):
+                for name, frag in held.items():
+                    e.bind(name, e.home, frag)
+                self.turn = e.turn(at, self.steps)
+                begin()
+            if not last:
+                self._read(e, at + 1, held)
+            wait()
+            self.stream.release(e, e.turn(at, self.steps))
             add()
 
-    def _step(self, e: Engine, step: Idx, multiply: Callable[[], None]) -> None:
+        self._read(e, ix.const(0), held)
+        if self.steps > 1:
+            name = e.b.fresh("step")
+            with e.b.loop(name, self.steps - 1):
+                step(var(name), last=False)
+        step(ix.const(self.steps - 1), last=True)
+
+    def _registers(self, e: Engine, read: Collection[str]) -> dict[str, Fragment]:
+        """For a step's part of each operand."""
+        with e.bound(e.maps_at(self.placed, ix.const(0))):
+            shapes = {n: (e.known[n].dtype, {a: e.home[a].count for a in sorted(e.known[n].axes)}) for n in read}
+        return {n: e.b.declare(literal(dtype, 0), dtype, shape) for n, (dtype, shape) in shapes.items()}
+
+    def _read(self, e: Engine, step: Idx, held: Mapping[str, Fragment]) -> None:
+        self._wait(e, step)
+        with e.bound(e.maps_at(self.placed, step)):
+            for name, frag in held.items():
+                e.b.assign(frag, "mov", get(e, self.tile(name), e.home))
+
+    def _wait(self, e: Engine, step: Idx) -> None:
         self.turn = e.turn(step, self.steps)
         self.stream.wait(e, self.turn)
+
+    def _step(self, e: Engine, step: Idx, multiply: Callable[[], None]) -> None:
+        self._wait(e, step)
         with e.bound(e.maps_at(self.placed, step)):
             multiply()
 

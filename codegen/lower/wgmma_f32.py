@@ -7,7 +7,7 @@ drops the lower bits, and small parts go to a second array.  wgmma cuts off when
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -54,19 +54,19 @@ class Products:
         e.producer.splits = _splits(e, pipeline, ready)
         return Products(groups, sums, pipeline, ready)
 
-    def run(self, e: Engine, values: Callable[[], None]) -> None:
-        """All steps; ``values``: what each does beside."""
+    def run(self, e: Engine, read: Collection[str], values: Callable[[], None]) -> None:
+        """All steps; ``read``: operands in registers; ``values``: what each does beside."""
 
-        def multiply() -> None:
+        def begin() -> None:
             values()
             self._multiply(e)
 
         take_turns(e, False, 1)
-        self.pipeline.run_apart(e, multiply, lambda: self._add(e))
+        self.pipeline.run_apart(e, read, begin, lambda: self._wait(e), lambda: self._add(e))
         take_turns(e, True, 0)
 
     def _multiply(self, e: Engine) -> None:
-        """This step's sums."""
+        """Begin this step's sums."""
         groups = [_operands(e, group, self.pipeline) for group in self.sums]
         e.b.emit(k.MbarWait(self.ready, *self.pipeline.stream.phase(self.pipeline.turn)))
         take_turns(e, True, 0, 1)
@@ -77,7 +77,9 @@ class Products:
                 e.b.emit(k.Wgmma(group.columns, "tf32", group.sums, left, right, scale, stride=(ALIGN, ALIGN)))
         e.b.emit(k.WgmmaCommit())
         take_turns(e, False, 0, 1)
-        e.b.emit(k.WgmmaWait(0, tuple(x for group in groups for x in group.sums)))
+
+    def _wait(self, e: Engine) -> None:
+        e.b.emit(k.WgmmaWait(0, tuple(x for group in self.sums for x in accumulators(group))))
 
     def _add(self, e: Engine) -> None:
         for group, part in zip(self.groups, self.sums, strict=True):
@@ -135,7 +137,7 @@ def _left(e: Engine, p: Product, steps: range) -> list[tuple[Parts, Parts]]:
     others = dict.fromkeys(frag.axes, 0)
     places = [{**others, p.m: row, p.k: 2 * step + half} for step in steps for half in (0, 1) for row in (0, 1)]
     held = [str(frag.at(x)) for x in places]
-    parts = [tuple(str(e.b.declare(x, "f32", {}).atoms[0]) for x in of) for of in (held, [tf32.small(e.b, x) for x in held])]
+    parts = [tuple(str(e.b.declare(x, "f32", {}).atoms[0]) for x in of) for of in ([tf32.cut(e.b, x) for x in held], [tf32.small(e.b, x) for x in held])]
     with _special(e, held):
         for x, targets in zip(held, zip(*parts, strict=True), strict=True):
             for target, value in zip(targets, tf32.special(e.b, x), strict=True):
