@@ -56,11 +56,16 @@ def _split(b: Builder, x: str) -> Parts:
 
 def finite(b: Builder, values: Sequence[str]) -> str:
     """Whether all are."""
+    return b.let("le", "bool", largest(b, values), Lit("f32", LARGEST))
+
+
+def largest(b: Builder, values: Sequence[str]) -> str:
+    """Magnitude; NaN if one is."""
     most = [b.let("abs", "f32", x) for x in values]
     while len(most) > 1:  # a tree: each step waits for the one before
         odd = most[len(most) // 2 * 2 :]
         most = [b.let("maximum", "f32", *pair) for pair in zip(most[::2], most[1::2], strict=False)] + odd
-    return b.let("le", "bool", most[0], Lit("f32", LARGEST))
+    return most[0]
 
 
 def small(b: Builder, x: str) -> str:

@@ -137,7 +137,10 @@ def _left(e: Engine, p: Product, steps: range) -> list[tuple[Parts, Parts]]:
     others = dict.fromkeys(frag.axes, 0)
     places = [{**others, p.m: row, p.k: 2 * step + half} for step in steps for half in (0, 1) for row in (0, 1)]
     held = [str(frag.at(x)) for x in places]
-    parts = [tuple(str(e.b.declare(x, "f32", {}).atoms[0]) for x in of) for of in ([tf32.cut(e.b, x) for x in held], [tf32.small(e.b, x) for x in held])]
+    parts = [
+        tuple(str(e.b.declare(x, "f32", {}).atoms[0]) for x in of)
+        for of in ([tf32.cut(e.b, x) for x in held], [tf32.small(e.b, x) for x in held])
+    ]
     with _special(e, held):
         for x, targets in zip(held, zip(*parts, strict=True), strict=True):
             for target, value in zip(targets, tf32.special(e.b, x), strict=True):
@@ -153,29 +156,47 @@ def _splits(e: Engine, pipeline: Pipeline, ready: str) -> tuple[k.Stmt, ...]:
     step = var(e.b.fresh("split"))
     e.b.extents[step.name] = pipeline.steps
     slot, phase = stream.phase(e.turn(step, pipeline.steps))
-    with e.b.apart() as body:
-        e.b.emit(k.MbarWait(stream.full, slot, phase))
+
+    def every(each: Callable[[str, str, Idx], None], unroll: int) -> None:
+        """``each`` of `WIDTH` elements at a time: the array, that of small parts, and where they lie in both."""
         for array, small, size in arrays:
             part = var(e.b.fresh("part"))
             place = part * WARPGROUP + (TID - e.row.threads)
             with e.b.apart() as one:
-                _split(e, array, small, slot * size + place * WIDTH)
+                each(array, small, slot * size + place * WIDTH)
             whole = size % (WARPGROUP * WIDTH) == 0
             inner = tuple(one) if whole else (k.If((k.Cmp(place * WIDTH, "<", ix.const(size)),), tuple(one)),)
-            e.b.emit(k.For(part.name, ix.const(0), ix.const(-(-size // (WARPGROUP * WIDTH))), 1, inner, 0))
+            e.b.emit(k.For(part.name, ix.const(0), ix.const(-(-size // (WARPGROUP * WIDTH))), 1, inner, unroll))
+
+    with e.b.apart() as body:
+        e.b.emit(k.MbarWait(stream.full, slot, phase))
+        largest = str(e.b.declare(literal("f32", 0), "f32", {}).atoms[0])
+        every(lambda array, small, at: _split(e, array, small, at, largest), 0)
+        with _special(e, (largest,)):
+            every(lambda array, small, at: _mend(e, array, small, at), 1)
         e.b.emit(k.ProxyFence())
         e.b.emit(k.MbarArrive(ready, slot))
     return (k.For(step.name, ix.const(0), ix.const(pipeline.steps), 1, tuple(body)),)
 
 
-def _split(e: Engine, array: str, small: str, at: Idx) -> None:
-    """The small parts of `WIDTH` elements.  Where one is not finite, which is rare, their large parts replace them."""
+def _split(e: Engine, array: str, small: str, at: Idx, largest: str) -> None:
+    """The small parts of `WIDTH` elements; ``largest`` magnitude of all so far."""
+    names = _load(e, array, at)
+    e.b.emit(k.Store(tuple(tf32.small(e.b, x) for x in names), "f32", "shared", small, at))
+    e.b.emit(k.Set(largest, "f32", "maximum", (largest, tf32.largest(e.b, names))))
+
+
+def _mend(e: Engine, array: str, small: str, at: Idx) -> None:
+    """Both parts of `WIDTH` elements that may not be finite, which is rare."""
+    names = _load(e, array, at)
+    for part, values in zip((array, small), zip(*(tf32.special(e.b, x) for x in names), strict=True), strict=True):
+        e.b.emit(k.Store(values, "f32", "shared", part, at))
+
+
+def _load(e: Engine, array: str, at: Idx) -> tuple[str, ...]:
     names = tuple(e.b.fresh("v") for _ in range(WIDTH))
     e.b.emit(k.Load(names, "f32", "shared", array, at))
-    e.b.emit(k.Store(tuple(tf32.small(e.b, x) for x in names), "f32", "shared", small, at))
-    with _special(e, names):
-        for part, values in zip((array, small), zip(*(tf32.special(e.b, x) for x in names), strict=True), strict=True):
-            e.b.emit(k.Store(values, "f32", "shared", part, at))
+    return names
 
 
 @contextmanager
