@@ -50,17 +50,12 @@ def _rounded(b: Builder, x: str) -> Parts:
 def _split(b: Builder, x: str) -> Parts:
     """x, x if it is finite, and its small part times `SCALE`."""
     finite = _clamped(b, x)
-    small = b.let("mul", "f32", b.let("sub", "f32", finite, cut(b, finite)), literal("f32", SCALE))
+    small = b.let("mul", "f32", b.let("sub", "f32", finite, _cut(b, finite)), literal("f32", SCALE))
     return x, finite, b.let("add", "i32", b.let("bitcast", "i32", small), Lit("i32", HALF))
 
 
-def finite(b: Builder, values: Sequence[str]) -> str:
-    """Whether all are."""
-    return b.let("le", "bool", largest(b, values), Lit("f32", LARGEST))
-
-
 def largest(b: Builder, values: Sequence[str]) -> str:
-    """Magnitude; NaN if one is."""
+    """The largest magnitude; NaN if one is."""
     most = [b.let("abs", "f32", x) for x in values]
     while len(most) > 1:  # a tree: each step waits for the one before
         odd = most[len(most) // 2 * 2 :]
@@ -70,15 +65,19 @@ def largest(b: Builder, values: Sequence[str]) -> str:
 
 def small(b: Builder, x: str) -> str:
     """What tf32 drops of a finite x, rounded; not scaled, for sums of all three products in one place."""
-    rest = b.let("sub", "f32", x, cut(b, x))
-    return b.let("bitcast", "f32", b.let("add", "i32", b.let("bitcast", "i32", rest), Lit("i32", HALF)))
+    return _rest(b, x, _cut(b, x))
 
 
-def special(b: Builder, x: str) -> tuple[str, str]:
+def parts(b: Builder, x: str) -> tuple[str, str]:
     """The parts of an x that may not be finite, so that none of the three products is NaN by itself: infinity's small part is infinity, the
-    large one has its sign, and either times a factor that is not 0 is infinite alike."""
-    large, same = _clamped(b, x), b.let("add", "f32", x, x)  # the second one: a NaN that the upper bits show
-    return large, b.let("where", "f32", finite(b, [x]), small(b, large), same)
+    large one has its sign, and either times a factor that is not 0 is infinite alike.  NaN's large part is NaN."""
+    large = _cut(b, _clamped(b, x))
+    return large, _rest(b, x, large)
+
+
+def _rest(b: Builder, x: str, large: str) -> str:
+    rest = b.let("bitcast", "i32", b.let("sub", "f32", x, large))
+    return b.let("bitcast", "f32", b.let("add", "i32", rest, Lit("i32", HALF)))
 
 
 def _clamped(b: Builder, x: str) -> str:
@@ -86,7 +85,7 @@ def _clamped(b: Builder, x: str) -> str:
     return b.let("maximum", "f32", b.let("minimum", "f32", x, Lit("f32", LARGEST)), Lit("f32", LARGEST | 1 << 31))
 
 
-def cut(b: Builder, x: str) -> str:
+def _cut(b: Builder, x: str) -> str:
     """x as tf32 keeps it."""
     return b.let("bitcast", "f32", b.let("and", "i32", b.let("bitcast", "i32", x), Lit("i32", UPPER)))
 

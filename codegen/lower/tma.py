@@ -33,6 +33,7 @@ UNIT = 16  # bytes: of what is swizzled as one; base and strides of a tensor are
 RANK = 5
 BOX = 256  # most elements of a box along an axis
 CONSUMERS = 1  # the named barrier of the warps that compute
+UNROLLED = 2  # steps of a loop of products, whose addresses are then found together
 REGISTERS = 8  # that setmaxnreg counts by
 FEW, SOME, MANY = 24, 56, 240  # of a thread that asks for boxes, that splits, at most of one that computes (255 are of no use)
 
@@ -250,7 +251,7 @@ class Pipeline:
         steps, results = self.steps, tuple(str(x) for total in totals for x in total.atoms)
         if steps > 1:
             name = e.b.fresh("step")
-            with e.b.loop(name, steps - 1):
+            with e.b.loop(name, steps - 1, UNROLLED):
                 self._step(e, var(name), multiply)
                 self._release(e, (k.Cmp(var(name), ">", ix.const(0)),))
         self._step(e, ix.const(steps - 1), multiply)

@@ -7,13 +7,13 @@ drops the lower bits, and small parts go to a second array.  wgmma cuts off when
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from emmy_eq import index as ix
 from emmy_eq.codegen import kernel_ir as k
+from emmy_eq.codegen.kernel_ir import Lit
 from emmy_eq.codegen.lower import tf32
 from emmy_eq.codegen.lower.builder import literal
 from emmy_eq.codegen.lower.layout import TID
@@ -136,16 +136,8 @@ def _left(e: Engine, p: Product, steps: range) -> list[tuple[Parts, Parts]]:
         frag = e.masked(frag, {p.k: e.home[p.k]}, literal(frag.dtype, 0))
     others = dict.fromkeys(frag.axes, 0)
     places = [{**others, p.m: row, p.k: 2 * step + half} for step in steps for half in (0, 1) for row in (0, 1)]
-    held = [str(frag.at(x)) for x in places]
-    parts = [
-        tuple(str(e.b.declare(x, "f32", {}).atoms[0]) for x in of)
-        for of in ([tf32.cut(e.b, x) for x in held], [tf32.small(e.b, x) for x in held])
-    ]
-    with _special(e, held):
-        for x, targets in zip(held, zip(*parts, strict=True), strict=True):
-            for target, value in zip(targets, tf32.special(e.b, x), strict=True):
-                e.b.emit(k.Set(target, "f32", "mov", (value,)))
-    large, small = ([of[4 * n : 4 * n + 4] for n in range(len(steps))] for of in parts)
+    found = [tf32.parts(e.b, str(frag.at(x))) for x in places]
+    large, small = ([tuple(of[4 * n : 4 * n + 4]) for n in range(len(steps))] for of in zip(*found, strict=True))
     return list(zip(large, small, strict=True))
 
 
@@ -172,8 +164,10 @@ def _splits(e: Engine, pipeline: Pipeline, ready: str) -> tuple[k.Stmt, ...]:
         e.b.emit(k.MbarWait(stream.full, slot, phase))
         largest = str(e.b.declare(literal("f32", 0), "f32", {}).atoms[0])
         every(lambda array, small, at: _split(e, array, small, at, largest), 0)
-        with _special(e, (largest,)):
+        finite = e.b.let("le", "bool", largest, Lit("f32", tf32.LARGEST))
+        with e.b.apart() as rare:
             every(lambda array, small, at: _mend(e, array, small, at), 1)
+        e.b.emit(k.If((k.Test(finite, negate=True),), tuple(rare)))
         e.b.emit(k.ProxyFence())
         e.b.emit(k.MbarArrive(ready, slot))
     return (k.For(step.name, ix.const(0), ix.const(pipeline.steps), 1, tuple(body)),)
@@ -187,9 +181,9 @@ def _split(e: Engine, array: str, small: str, at: Idx, largest: str) -> None:
 
 
 def _mend(e: Engine, array: str, small: str, at: Idx) -> None:
-    """Both parts of `WIDTH` elements that may not be finite, which is rare."""
-    names = _load(e, array, at)
-    for part, values in zip((array, small), zip(*(tf32.special(e.b, x) for x in names), strict=True), strict=True):
+    """Both parts of `WIDTH` elements that may not be finite."""
+    found = [tf32.parts(e.b, x) for x in _load(e, array, at)]
+    for part, values in zip((array, small), zip(*found, strict=True), strict=True):
         e.b.emit(k.Store(values, "f32", "shared", part, at))
 
 
@@ -197,12 +191,3 @@ def _load(e: Engine, array: str, at: Idx) -> tuple[str, ...]:
     names = tuple(e.b.fresh("v") for _ in range(WIDTH))
     e.b.emit(k.Load(names, "f32", "shared", array, at))
     return names
-
-
-@contextmanager
-def _special(e: Engine, values: Sequence[str]) -> Iterator[None]:
-    """What is emitted within is for threads that have a value that is not finite."""
-    finite = tf32.finite(e.b, values)
-    with e.b.apart() as body:
-        yield
-    e.b.emit(k.If((k.Test(finite, negate=True),), tuple(body)))

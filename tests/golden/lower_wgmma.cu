@@ -42,7 +42,7 @@ halves(const unsigned short* __restrict__ a, const unsigned short* __restrict__ 
     float acc5 = 0.0f;
     float acc6 = 0.0f;
     float acc7 = 0.0f;
-    #pragma unroll 1
+    #pragma unroll 2
     for (int step0 = 0; step0 < 3; ++step0) {
       asm volatile("{ .reg .pred p; W: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1; @p bra D; bra W; D: }" : : "r"(emmy_smem(full0 + step0 % 3)), "r"(step0 / 3 % 2) : "memory");
       asm volatile("wgmma.fence.sync.aligned;" : : : "memory");
