@@ -190,7 +190,7 @@ STATEMENTS: Mapping[type, Callable[[Any, Any], list[str]]] = {
     ir.Ldmatrix: _ldmatrix,
     ir.Stmatrix: _stmatrix,
     ir.Mma: _mma,
-    ir.WgmmaFence: _plain("wgmma.fence.sync.aligned;"),
+    ir.WgmmaFence: lambda p, s: [asm("wgmma.fence.sync.aligned;", _accumulators(s.operands))],
     ir.Wgmma: _wgmma,
     ir.WgmmaCommit: _plain("wgmma.commit_group.sync.aligned;"),
     ir.WgmmaWait: lambda p, s: [asm(f"wgmma.wait_group.sync.aligned {s.pending};", _accumulators(s.results))],

@@ -356,7 +356,9 @@ class Mma:
 
 @dataclass(frozen=True, slots=True)
 class WgmmaFence:
-    pass
+    """Before the first wgmma.  ``operands``: registers that it reads; the compiler, which may make them after the fence, is told not to."""
+
+    operands: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,7 @@ _TEXT: dict[type, Callable[[Any], str]] = {
     ir.Ldmatrix: lambda s: f"{_names(s.names)}: i32 = ldmatrix{'.trans' if s.transpose else ''} {_at(s.shared, s.offset)}",
     ir.Stmatrix: lambda s: f"stmatrix{'.trans' if s.transpose else ''} {_at(s.shared, s.offset)} = {_names(s.values)}",
     ir.Mma: lambda s: f"mma.m{s.shape[0]}n{s.shape[1]}k{s.shape[2]}.{s.dtype} ({_names(s.d)}) += ({_names(s.a)}) * ({_names(s.b)})",
-    ir.WgmmaFence: lambda s: "wgmma.fence",
+    ir.WgmmaFence: lambda s: f"wgmma.fence{f' ({_names(s.operands)})' if s.operands else ''}",
     ir.Wgmma: _wgmma,
     ir.WgmmaCommit: lambda s: "wgmma.commit",
     ir.WgmmaWait: lambda s: f"wgmma.wait {s.pending}{f' ({_names(s.results)})' if s.results else ''}",

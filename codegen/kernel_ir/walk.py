@@ -84,6 +84,8 @@ def operands(s: ir.Stmt) -> tuple[ir.Atom, ...]:
             return (*s.d, *s.a, *s.b)
         case ir.Wgmma():
             return (*s.d, *fragment(s), s.scale_d)
+        case ir.WgmmaFence():
+            return s.operands
         case ir.WgmmaWait():
             return s.results
     return ()

@@ -70,7 +70,7 @@ class Products:
         groups = [_operands(e, group, self.pipeline) for group in self.sums]
         e.b.emit(k.MbarWait(self.ready, *self.pipeline.stream.phase(self.pipeline.turn)))
         take_turns(e, True, 0, 1)
-        e.b.emit(k.WgmmaFence())
+        e.b.emit(k.WgmmaFence(tuple(x for group in groups for parts in group.left for of in parts for x in of)))
         for group in groups:
             for n, (left, right) in enumerate(group.ordered()):
                 scale = literal("i32", int(n > 0))
@@ -136,7 +136,7 @@ def _left(e: Engine, p: Product, steps: range) -> list[tuple[Parts, Parts]]:
         frag = e.masked(frag, {p.k: e.home[p.k]}, literal(frag.dtype, 0))
     others = dict.fromkeys(frag.axes, 0)
     places = [{**others, p.m: row, p.k: 2 * step + half} for step in steps for half in (0, 1) for row in (0, 1)]
-    found = [tf32.parts(e.b, str(frag.at(x))) for x in places]
+    found = [[str(e.b.declare(part, "f32", {}).atoms[0]) for part in tf32.parts(e.b, str(frag.at(x)))] for x in places]
     large, small = ([tuple(of[4 * n : 4 * n + 4]) for n in range(len(steps))] for of in zip(*found, strict=True))
     return list(zip(large, small, strict=True))
 
