@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil, prod
+from math import ceil, log2, prod
 
-from emmy_eq.extract.products import MATRIX_ROWS, Steps, Tile, Unit, Walk, ceil_power, splits, units_of
+from emmy_eq.extract.products import MATRIX_ROWS, WARP, Steps, Tile, Unit, Walk, ceil_power, splits, units_of
 from emmy_eq.extract.targets import Target
 from emmy_eq.extract.work import Pass, Product, Read, Work
 from emmy_eq.loop_ir import Kernel
@@ -22,7 +22,12 @@ FEW = 8  # rows of an operand up to which the other is read straight from memory
 HELD_BYTES = 128 << 10  # of a row that a block of a reduction keeps between passes over it
 ROW_THREADS = 128  # of a block whose rows take fewer
 LANE = 8  # elements of a row that a thread takes
-SPLIT_FROM = 1 << 15  # elements of a fold that is split over blocks
+WARP_ROW = 2048  # elements of a row that a warp holds
+VECTOR = 16  # bytes that a thread reads at a time
+FILLING = 512  # threads of an SM up to which rows get more
+SPLIT_FROM = 1 << 15  # elements of a row that is split over blocks
+LEAST_ALONG, LEAST_DOWN = 1 << 12, 1 << 7  # elements of its parts; of those of a fold down columns
+BLOCKS = 4  # of an SM, of split folds
 RESIDENT = 1024  # threads an SM needs to be busy
 IN_L2 = 0.8  # of the L2 cache that data may fill and still be found there
 SECTOR = 32  # bytes that one element costs where neighbouring threads read it far apart
@@ -62,6 +67,12 @@ def cost_of_tile(w: Work, target: Target, unit: Unit, tile: Tile, split: int) ->
     """Of a kernel whose product runs on ``unit`` in tiles of ``tile``, its fold split over so many blocks; None where it has no product."""
     tiled = _tiled(w, target) if not any(p.around for p in w.passes) else None
     return tiled.tiled(unit, tile, split) if tiled is not None else None
+
+
+def unit_of(w: Work, target: Target) -> str:
+    """Of `emmy_eq.extract.products.units`, that on which the product of a kernel is fastest; none of a kernel without."""
+    tiled = _tiled(w, target) if not any(p.around for p in w.passes) else None
+    return tiled.fastest()[0].name if tiled is not None else ""
 
 
 def _tiled(w: Work, target: Target) -> _Tiled | None:
@@ -170,7 +181,7 @@ class _Rows(_Kernel):
             self.lanes = largest.last & w.parallel
             tiles[self.lanes] = min(ROW_THREADS, w.points(self.lanes))
         elif main.bound:
-            self.threads = min(THREADS, ceil_power(ceil(w.points(main.bound) / LANE)))
+            self.threads = self.along(w.points(main.bound), largest.size if largest is not None else SECTOR)
             left = max(1, ROW_THREADS // self.threads)
             for a in reversed(outer):
                 tiles[a] = min(left, w.points(a))
@@ -182,6 +193,23 @@ class _Rows(_Kernel):
                 if w.points(side) <= FEW:
                     tiles |= {a: w.points(a) for a in w.split(side)}
         self.tiled_by(tiles)
+
+    def along(self, extent: int, size: int) -> int:
+        """Threads of a row of ``extent`` elements of ``size`` bytes: a warp, or more where rows are long or few."""
+        most = min(THREADS, ceil_power(ceil(extent * size / VECTOR)))
+        threads = WARP if extent <= WARP_ROW else THREADS if len(self.w.passes) == 1 else ceil_power(ceil(extent / WARP))
+        while threads < most and self.w.points(self.w.parallel) * threads < self.t.sms * FILLING:
+            threads *= 2
+        return min(threads, most)
+
+    @property
+    def parts(self) -> int:
+        """Blocks that a fold is split over: the only one, in a kernel of few blocks."""
+        down = self.lanes != self.main
+        extent = self.w.points(self.main)
+        if len(self.w.passes) != 1 or not self.main or (extent < SPLIT_FROM and not down):
+            return 1
+        return max(1, min(self.t.sms * BLOCKS // self.blocks, extent // (LEAST_DOWN if down else LEAST_ALONG)))
 
     def factor(self, at: Pass) -> float:
         """A fold beside the one that threads lie along is done by each of them."""
@@ -200,9 +228,13 @@ class _Rows(_Kernel):
         w, t = self.w, self.t
         issue, special = self.ordinary()
         issue += sum(2 * w.points(x.axes) for p in w.passes for x in p.products) / t.flops["fma"]
-        split = len(w.passes) == 1 and w.points(self.main) > SPLIT_FROM
-        threads = max(self.blocks * max(self.threads, ROW_THREADS), t.sms * RESIDENT * split)
-        return self.settled(issue, special, t.fitted["pass"] * max(1, len(w.passes)), max(1.0, t.sms * ROW_THREADS / threads))
+        # Threads of a row put together what each has of a fold, two by two: all of them in every step.  The next pass waits for the last.
+        steps = log2(self.threads) if self.main and self.lanes == self.main else 0.0
+        special += sum(p.joins for p in w.passes) * w.points(w.parallel) * self.threads * steps / t.sfu_rate
+        waiting = t.fitted["pass"] + (sum(p.joined for p in w.passes) * steps + max(0, len(w.passes) - 1)) * t.fitted["join"]
+        waiting += t.fitted["fma.join"] if self.parts > 1 else 0.0
+        threads = self.blocks * self.parts * max(self.threads, ROW_THREADS)
+        return self.settled(issue, special, waiting, max(1.0, t.sms * ROW_THREADS / threads))
 
 
 class _Tiled(_Kernel):
@@ -226,7 +258,10 @@ class _Tiled(_Kernel):
         return super().traffic(read) / 2
 
     def cost(self) -> Cost:
-        return min((self.tiled(u, tile) for u in self.units for tile in u.tiles), key=lambda c: c.seconds)
+        return self.fastest()[1]
+
+    def fastest(self) -> tuple[Unit, Cost]:
+        return min(((u, self.tiled(u, tile)) for u in self.units for tile in u.tiles), key=lambda found: found[1].seconds)
 
     def tiled(self, unit: Unit, tile: Tile, split: int | None = None) -> Cost:
         """``split``: over so many blocks, None: the best."""
@@ -246,7 +281,7 @@ class _Tiled(_Kernel):
         # A fold before the product goes through the same steps with nothing to hide its loads.
         before = sum(ceil(w.points(p.bound) / tile.step) for p in others) * t.fitted["before"]
         before *= max(1.0, tile.m * tile.step / tile.threads / LANE) * ceil(self.blocks / (2 * t.sms))
-        return self.settled(product, special, before)
+        return self.settled(product, special, t.fitted["pass"] + before)
 
 
 class _Nested(_Kernel):
@@ -269,6 +304,7 @@ class _Nested(_Kernel):
             others=w.points(w.parallel & ~self.rows & ~self.columns),
             keys=w.points(self.outer.bound),
             inner=tuple(w.points(p.bound) for p in self.inside),
+            inside=sum(w.points(p.bound) * len(p.products) for p in self.inside),
         )
         if walk.height <= FEW:
             return self.flat(walk)

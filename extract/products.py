@@ -109,10 +109,9 @@ def units_of(target: Target, dtype: str, loaded: bool) -> tuple[Unit, ...]:
     tensors as they lie in memory."""
     name = target.contraction_units.get(dtype, "fma")
     by_warpgroups = {("f16", "f16"): "wgmma", ("bf16", "bf16"): "wgmma", ("f32", "fma"): "wgmma_f32"}
-    if loaded and target.wgmma and (dtype, name) in by_warpgroups:
-        return (units()[by_warpgroups[dtype, name]],)
+    found = [by_warpgroups[dtype, name]] if loaded and target.wgmma and (dtype, name) in by_warpgroups else []
     in_parts = dtype == "f32" and name == "fma" and target.mma_sync("tf32x3") > target.flops["fma"]
-    return (units()[name], *([units()["tf32x3"]] if in_parts else []))
+    return tuple(units()[n] for n in (*found, name, *(["tf32x3"] if in_parts else [])))
 
 
 def resident(target: Target, unit: Unit, tile: Tile, sums: int) -> int:
@@ -186,32 +185,28 @@ MOST_INNER = 256  # elements of an inner fold that are unrolled
 @dataclass(frozen=True, slots=True)
 class Walk:
     """Attention, or any product whose operand an inner fold makes: ``height`` rows and ``width`` columns of the result, ``others`` times;
-    ``keys`` of the outer fold, ``inner`` extents of the folds in it."""
+    ``keys`` of the outer fold, ``inner`` extents of the folds in it, ``inside`` of those of their products together."""
 
     height: int
     width: int
     others: int
     keys: int
     inner: tuple[int, ...]
+    inside: int
 
     def shapes(self, target: Target) -> list[Shape]:
-        """Those that registers have room for, in the order of the schedule family: by rows of a block, times waves, over its rate."""
+        """Those that code generation makes, the fastest first; last those that registers have no room for."""
         fitting = [
             s for s in SHAPES if (s.rows == 1 or self.height >= s.height(self.height)) and (s.inner or max(self.inner) <= MOST_INNER)
         ]
-
-        def order(s: Shape) -> float:
-            tall = s.height(self.height)
-            return ceil(self.others * ceil(self.height / tall) / target.sms) * tall / s.share
-
-        return sorted(fitting, key=lambda s: (self.results(s) > MOST_REGISTERS, order(s)))
+        return sorted(fitting, key=lambda s: (self.results(s) > MOST_REGISTERS, self.seconds(target, s)))
 
     def matrix_seconds(self, target: Target, unit: Unit, dtype: str) -> float:
         """Of both products on tensor cores."""
         keys, resident, of = (128, 1, "wgmma") if unit.name == "wgmma" else (64, 2, "matrix")
         blocks = self.others * ceil(self.height / MATRIX_ROWS)
         held = min(ceil(blocks / target.sms), resident)
-        flops = 2 * MATRIX_ROWS * keys * (sum(self.inner) + self.width)
+        flops = 2 * MATRIX_ROWS * keys * (self.inside + self.width)
         rate = unit.rate(target, dtype) * target.fitted[f"attention.{of}_share"]
         step = max(target.fitted[f"attention.{of}_latency"], held * flops * target.sms / rate)
         return ceil(blocks / (target.sms * held)) * ceil(self.keys / keys) * step
@@ -228,7 +223,7 @@ class Walk:
         blocks = self.others * ceil(self.height / tall)
         held = min(ceil(blocks / target.sms), max(1, FULL_WARPS * WARP // threads))
         inside = sum(ceil(n / s.inner) if s.inner else 1 for n in self.inner)
-        flops = 2 * tall * s.width() * (sum(self.inner) + self.width)
+        flops = 2 * tall * s.width() * (self.inside + self.width)
         share = s.share * target.fitted["attention.share"] * min(1.0, held * threads / WARP / FULL_WARPS)
         busy = flops * target.sms / (target.flops["fma"] * share)
         spilled = 4.0 if self.results(s) > SPILLS else 1.0

@@ -51,7 +51,8 @@ class Product:
 @dataclass(slots=True)
 class Pass:
     """A fold, or an inner loop after one.  ``around``: folds outside of it, outermost first, by their axes; ``ops``: issue slots a point,
-    by unit and axes that the operation varies along; ``carries``: how many, products among them."""
+    by unit and axes that the operation varies along; ``carries``: how many, products among them; ``joined``: values that threads which
+    share the fold put together, and ``joins``: special functions that each time takes."""
 
     bound: int
     around: tuple[int, ...] = ()
@@ -59,6 +60,8 @@ class Pass:
     reads: list[Read] = field(default_factory=list)
     products: list[Product] = field(default_factory=list)
     carries: int = 0
+    joined: int = 0
+    joins: float = 0.0
 
 
 class Work:
@@ -210,6 +213,7 @@ class Work:
                 axes |= self.axes[a]
             self.axes.update(dict.fromkeys(carry.results, axes if stmt.observer else axes & ~bound))
             self.dtypes.update(zip(carry.results, carry.dtypes, strict=True))
+            at.joined += len(carry.results)
             self.carry(carry, bound, around, at)
         for s in stmt.body:
             if isinstance(s, Let) and s.op != "lit" and s.name not in self.absorbed:
@@ -239,6 +243,7 @@ class Work:
         self.count("sub", carry.dtypes[0], scores, at)
         weight = "exp" if exact(carry.name) == carry.name else "fast_exp"
         self.count(weight, carry.dtypes[0], scores, at, 2)  # and the rescaling of what was summed so far
+        at.joins += 2 * ops()[weight].cost
         for v in sums:
             if not self.product((key, v), bound, around, at, self.emptied(key, bound)):
                 self.count("fma", carry.dtypes[0], scores | self.axes[v], at, 2)

@@ -135,7 +135,7 @@ def test_show() -> None:
         (kernels.matmul(4096, 4096, 4096), "WORK=t256 TILE=i1:w8.m16,i0:r16.n8 REDUCE=i2:s.r4.k8x3 STAGE=4:tma RASTER=g8"),
         (
             kernels.floats(4096, 4096, 4096, "km", "kn"),
-            "WORK=t256.b2 TILE=i0:r2.t16.v4,i1:r2.t16.v4 REDUCE=i2:s.r4.v4 STAGE=2:shared RASTER=row",
+            "WORK=t256.b2 TILE=i0:r2.t16.v4,i1:r2.t16.v4 REDUCE=i2:b2.s.r4.v4 STAGE=2:shared RASTER=row",
         ),
         (
             kernels.attention(32, 1024, 1024, 64),

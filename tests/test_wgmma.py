@@ -114,13 +114,19 @@ EVERY = [
 
 
 @pytest.mark.parametrize("text", EVERY)
-def test_warpgroups_are_the_default(text: str) -> None:
-    row = schedules(kernels.kernel(text), H200)[0]
+def test_what_the_copy_engine_can_read_has_rows_of_warpgroups(text: str) -> None:
+    row = next(row for row in schedules(kernels.kernel(text), H200) if row.stage.path == "tma")
     made = lower(tile_ir.to_tile(kernels.kernel(text), row), H200)
     assert kernel_ir.Wgmma in used(made)
     kernel_ir.verify(made, H200)
     assert compile_cubin(cuda.source(made, H200), H200.arch)
     check(text, row)
+
+
+def test_small_products_are_left_to_warps() -> None:
+    """H200, 64 x 64 x 64: 1.48 us, by warpgroups 1.8; 256 x 256 x 256: 2.55 by warpgroups, 2.7."""
+    first = {n: schedules(kernels.kernel(kernels.halves(n, n, n, "bf16")), H200)[0].stage.path for n in (64, 1024)}
+    assert first == {64: "async", 1024: "tma"}
 
 
 @pytest.mark.parametrize(

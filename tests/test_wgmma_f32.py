@@ -12,6 +12,7 @@ from emmy_eq.codegen.families import schedules
 from emmy_eq.codegen.kernel_ir import walk
 from emmy_eq.codegen.lower import lower
 from emmy_eq.codegen.nvrtc import compile_cubin
+from emmy_eq.codegen.tune.candidates import legal
 from emmy_eq.errors import Unsupported
 from emmy_eq.extract.targets import contracted
 from tests import tile_kernels as kernels
@@ -150,9 +151,11 @@ def test_operands_in_shared_memory_lie_along_k(left: str, right: str, row: str) 
         (kernels.floats(256, 255, 254, "mk", "nk"), False),  # rows of 1016 bytes
     ],
 )
-def test_warpgroups_are_the_default_where_they_can_be(text: str, by_warpgroups: bool) -> None:
+def test_rows_of_warpgroups_where_they_can_be(text: str, by_warpgroups: bool) -> None:
     kernel = kernels.kernel(text)
-    made = lower(tile_ir.to_tile(kernel, schedules(kernel, H200)[0]), H200)
+    rows = schedules(kernel, H200)
+    row = next((row for row in rows if row.stage.path == "tma" and legal(kernel, row, H200)), rows[0])
+    made = lower(tile_ir.to_tile(kernel, row), H200)
     assert (kernel_ir.Wgmma in used(made)) == by_warpgroups
     kernel_ir.verify(made, H200)
     assert compile_cubin(cuda.source(made, H200), H200.arch)
@@ -160,7 +163,7 @@ def test_warpgroups_are_the_default_where_they_can_be(text: str, by_warpgroups: 
 
 def test_few_rows_are_the_columns_of_a_wgmma() -> None:
     kernel = kernels.kernel(kernels.floats(24, 4096, 4096, "mk", "nk"))
-    row = schedules(kernel, H200)[0]
+    row = next(row for row in schedules(kernel, H200) if row.stage.path == "tma")
     assert row.split("i1").atom == "m16"
     assert row.split("i0").tile == 32 or row.split("i0").tile == 24
 

@@ -18,7 +18,9 @@ from emmy_eq.codegen.families.facts import Facts
 from emmy_eq.codegen.lower import lower
 from emmy_eq.codegen.schedule import Schedule, check
 from emmy_eq.errors import InvalidInput, Unsupported
+from emmy_eq.extract.cost import unit_of
 from emmy_eq.extract.targets import Target
+from emmy_eq.extract.work import Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +53,22 @@ def schedules(kernel: loop_ir.Kernel, target: Target) -> list[Schedule]:
     """Legal rows for ``kernel``, the default first.  The first lowers; a later one may still be refused by `lower`."""
     facts = Facts(tile_ir.to_tile(kernel, Schedule(32)))
     out: list[Schedule] = []
-    for family in families().values():
-        if family.matches(facts):
-            rows = (normal(row, facts.extents) for row in family.rows(facts, target))
-            out += [row for row in dict.fromkeys(rows) if row not in out and _legal(kernel, row)]
+    for family in _ordered([f for f in families().values() if f.matches(facts)], kernel, target):
+        rows = (normal(row, facts.extents) for row in family.rows(facts, target))
+        out += [row for row in dict.fromkeys(rows) if row not in out and _legal(kernel, row)]
     for n, row in enumerate(out):
         if _lowers(kernel, row, target):
             return out[n:]
     raise Unsupported("kernel", f"no schedule row lowers {kernel.name}")
+
+
+def _ordered(matching: list[Family], kernel: loop_ir.Kernel, target: Target) -> list[Family]:
+    """What warpgroups can multiply is left to a warp or a thread first, where the model expects that to be faster: small products are."""
+    if "wgmma" not in {f.name for f in matching}:
+        return matching
+    unit = unit_of(Work(kernel), target)
+    first = "wgmma" if unit.startswith("wgmma") else "contraction" if unit.startswith("fma") else "matrix"
+    return sorted(matching, key=lambda f: f.name != first)
 
 
 def normal(row: Schedule, extents: Mapping[str, int]) -> Schedule:

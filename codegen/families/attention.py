@@ -4,44 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 from emmy_eq.codegen.families.contraction import FEW_ROWS
 from emmy_eq.codegen.families.facts import Facts, ceil_power
 from emmy_eq.codegen.lower.stage import MATRIX_ROW
 from emmy_eq.codegen.schedule import ATOMS, WARP, Schedule, Split, Stage
 from emmy_eq.codegen.tile_ir import Fold, halves, walk
+from emmy_eq.extract.products import Shape, Walk
 from emmy_eq.extract.targets import Target
 from emmy_eq.loop_ir import Let
 from emmy_eq.ops import HALVES
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """A block's tile: threads and vector along i, d and j; registers of i and of j; elements of the inner fold a step (0: all).
-    ``rate``: speed of a full machine beside the fastest (measured on H200)."""
-
-    threads: int
-    vector: int
-    rows: int
-    keys: int
-    inner: int
-    rate: float
-
-    def height(self, extent: int) -> int:
-        """Elements of i that a block covers."""
-        return self.rows * min(self.threads * self.vector, ceil_power(extent))
-
-
-SHAPES = (
-    Shape(16, 4, 2, 2, 16, 1.0),
-    Shape(16, 4, 2, 1, 0, 0.85),
-    Shape(16, 4, 1, 1, 0, 0.8),
-    Shape(16, 4, 2, 1, 32, 0.9),
-    Shape(16, 4, 1, 1, 32, 0.7),
-    Shape(16, 2, 1, 1, 0, 0.5),
-    Shape(16, 2, 1, 1, 16, 0.4),
-    Shape(8, 2, 1, 1, 16, 0.3),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +109,18 @@ def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
     assert c is not None
     height = facts.extents[c.i] if c.i is not None else 1
     others = facts.points(tuple(a.name for a in facts.axes.outer if a.name not in (c.i, c.d)))
-
-    def seconds(s: Shape) -> float:
-        blocks = others * -(-height // s.height(height))
-        return -(-blocks // target.sms) * s.height(height) / s.rate
-
     if rounds(facts, c):
         yield from _on_tensor_cores(facts, target, c, height, others)
-    for shape in sorted((s for s in SHAPES if s.rows == 1 or height >= s.height(height)), key=seconds):
+    inner = [f for f in facts.folds if f.axes[0].name in c.inner]
+    walk = Walk(
+        height=height,
+        width=facts.extents[c.d],
+        others=others,
+        keys=facts.extents[c.j],
+        inner=tuple(facts.extents[a] for a in c.inner),
+        inside=sum(prod(a.extent for a in f.axes) * len(f.carries) for f in inner),
+    )
+    for shape in walk.shapes(target):
         yield _row(facts, c, shape)
 
 
