@@ -143,11 +143,11 @@ class Search:
         made = Planned("+".join(o.buffer for o in outputs), tuple(outputs), loops, cost(loops, self.target))
         if not self.model.times:
             return made
-        normal = build("kernel", outputs, self.sat.axes, self.orders)
-        settled = self.model.settled(made.cost, loop_ir.identity(normal))
+        identity = loop_ir.identity(build("kernel", outputs, self.sat.axes, self.orders))
+        settled = self.model.settled(made.cost, identity)
         if settled.measured is not None:
             self.measured.append(settled)
-        return replace(made, cost=settled)
+        return replace(made, cost=settled, identity=identity)
 
     def merged(self, kernels: Sequence[Planned]) -> list[Planned]:
         """``kernels`` with those merged that are faster so; what a pin says is stored is read from memory."""
@@ -171,7 +171,7 @@ class Search:
     def finished(self, n: int, kernel: Planned) -> Planned:
         """Kernel number ``n`` in normal form, called after the tensor that its last output is."""
         name = self.called(n, kernel.outputs[-1].buffer)
-        return Planned(name, kernel.outputs, build(name, kernel.outputs, self.sat.axes, self.orders), kernel.cost)
+        return replace(kernel, name=name, loops=build(name, kernel.outputs, self.sat.axes, self.orders))
 
     def called(self, n: int, buffer: str) -> str:
         """Kernel number ``n``, whose last output is ``buffer``."""
@@ -262,13 +262,16 @@ class Search:
     def note(self, made: Made, stop: frozenset[int]) -> None:
         jobs = frozenset(made)
         kernels = [k for k, _ in made.values()]
-        seconds = sum(k.cost.seconds for k in kernels)
+        seconds = self.seconds(kernels)
         if jobs in self.met and self.met[jobs].seconds <= seconds:
             return
         stored = tuple(sorted(self.names[c] for c, mask in made if (c, mask) not in self.roots))
         flops = sum(sum(k.cost.flops.values()) for k in kernels)
         self.stops[jobs] = stop
         self.met[jobs] = Met(stored, len(kernels), seconds, flops, sum(k.cost.bytes for k in kernels))
+
+    def seconds(self, plan: Sequence[Planned] | None) -> float:
+        return self.model.seconds([k.cost for k in plan], [k.identity for k in plan]) if plan is not None else float("inf")
 
     def climb(self) -> list[Planned] | None:
         """Local search; the order of moves is that of class numbers, so the outcome is reproducible."""
@@ -277,9 +280,9 @@ class Search:
         contractions = frozenset(c for c in tensors if self.graph.folds_in(c, tensors))
         plans = {start: self.evaluate(start) for start in dict.fromkeys((contractions, tensors, frozenset[int]()))}
         best: list[Planned] | None = None
-        for start in sorted(plans, key=lambda s: _seconds(plans[s]))[:2]:
+        for start in sorted(plans, key=lambda s: self.seconds(plans[s]))[:2]:
             plan = self.improve(start, plans[start], free)
-            if _seconds(plan) < _seconds(best) * (1 - 1e-9):
+            if self.seconds(plan) < self.seconds(best) * (1 - 1e-9):
                 best = plan
         return best
 
@@ -292,9 +295,9 @@ class Search:
             tried = self.moved(stop, free, *moves[n % len(moves)])
             n, idle = n + 1, idle + 1
             if best is not None:
-                progress.note(f"{len(best)} kernels, {_seconds(best) * 1e6:.1f} us; {len(self.met)} plans tried")
+                progress.note(f"{len(best)} kernels, {self.seconds(best) * 1e6:.1f} us; {len(self.met)} plans tried")
             plan = self.evaluate(tried) if tried is not None else None
-            if tried is not None and _seconds(plan) < _seconds(best) * (1 - 1e-9):
+            if tried is not None and self.seconds(plan) < self.seconds(best) * (1 - 1e-9):
                 stop, best, idle = tried, plan, 0
         return best
 
@@ -315,10 +318,6 @@ class Search:
     def dropped(self, stop: frozenset[int], free: Sequence[int], c: int) -> frozenset[int] | None:
         users = {x for x in stop & set(free) if {seen for seen, _ in self.graph.seen_from(x, stop)} == {c}}
         return stop - users - {c} if users else None
-
-
-def _seconds(plan: Sequence[Planned] | None) -> float:
-    return sum(k.cost.seconds for k in plan) if plan is not None else float("inf")
 
 
 def _mask(axes: Sequence[Axis]) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from statistics import median
 from types import MappingProxyType
 
@@ -15,7 +16,8 @@ NONE: Mapping[str, float] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """``times``: measured seconds by kernel identity; ``factors``: what modelled seconds are multiplied by, by the roof that is met."""
+    """``times``: measured seconds by kernel identity, and of whole plans by `together`; ``factors``: what modelled seconds are multiplied
+    by, by the roof that is met."""
 
     times: Mapping[str, float] = field(default_factory=dict)
     factors: Mapping[str, float] = field(default_factory=dict)
@@ -24,6 +26,11 @@ class Model:
         """``cost`` with the seconds that count for kernel ``identity``."""
         known = self.times.get(identity)
         return replace(cost, seconds=known if known is not None else cost.modelled * self.factor(cost.bound), measured=known)
+
+    def seconds(self, costs: Sequence[Cost], identities: Sequence[str]) -> float:
+        """Of a plan of these kernels: as measured, where it was."""
+        seconds = sum(c.seconds for c in costs)
+        return self.times.get(together(identities), seconds) if self.times else seconds
 
     def factor(self, bound: str) -> float:
         """A roof that no measured kernel met is as far off as all of them: else the search would flee to what nobody measured."""
@@ -42,6 +49,12 @@ class Model:
         """Median of |model / measured - 1| over the measured ones; None without any."""
         found = [abs(c.modelled * self.factor(c.bound) / c.measured - 1) for c in costs if c.measured is not None]
         return median(found) if found else None
+
+
+def together(kernels: Sequence[str]) -> str:
+    """What stands for a plan of these kernels among measured times: one after the other they take other times than each again and again,
+    by up to a tenth."""
+    return sha256("+".join(sorted(kernels)).encode()).hexdigest() if len(kernels) > 1 else kernels[0] if kernels else ""
 
 
 PLAIN = Model()

@@ -19,12 +19,14 @@ from emmy_eq.terms import Axis, AxisTable, Val
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One kernel of a plan: its outputs as terms, its Loop IR, its modelled cost."""
+    """One kernel of a plan: its outputs as terms, its Loop IR, its modelled cost; ``identity``: as `emmy_eq.loop_ir.identity`, where
+    measured times are asked for."""
 
     name: str
     outputs: tuple[Output, ...]
     loops: Kernel
     cost: Cost
+    identity: str = ""
 
 
 MANY = 8  # kernels alike: so many are not merged pair by pair

@@ -9,7 +9,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from emmy_eq import loop_ir
 from emmy_eq.egraph import Saturated
 from emmy_eq.errors import InvalidInput, Unsupported
 from emmy_eq.extract.climb import FEW, Met, Search
@@ -51,8 +50,8 @@ def search(sat: Saturated, target: Target, place: Place = "auto", seconds: float
     ``place``: ``auto``, ``fuse`` (store only what must be), ``cut`` (store at every cut), or seams pinned to ``fuse`` or ``cut``, as a
     mapping or as text ``SEAM=fuse,...``; the rest is searched.  Raises `InvalidInput` for a name that is no seam.
     ``seconds`` is a last resort: within it the result depends on the other arguments alone.
-    ``times``: measured seconds by kernel identity.  They count in place of modelled ones, correct the model for the kernels
-    without, and the search is repeated until the plan stays the same.
+    ``times``: measured seconds by kernel identity, and of whole plans by `emmy_eq.extract.measured.together`.  They count in place of
+    modelled ones, correct the model for the kernels without, and the search is repeated until the plan stays the same.
     """
     start = time.perf_counter()
     model = Model(times)
@@ -60,20 +59,20 @@ def search(sat: Saturated, target: Target, place: Place = "auto", seconds: float
     settled: list[Plan] = []  # whose kernels were all measured
     while True:
         found, finders = _found(sat, target, place, start, seconds, model)
-        chosen = tuple(loop_ir.identity(k.loops) for k in found.kernels) if times else ()
+        chosen = tuple(k.identity for k in found.kernels)
         settled += [found] if all(k.cost.measured is not None for k in found.kernels) else []
         if not times or chosen in known or time.perf_counter() > start + seconds:
-            return min([found, *settled], key=lambda p: p.seconds)
+            return min([found, *settled], key=lambda p: finders[0].seconds(p.kernels))
         known.add(chosen)
         model = model.refitted(c for f in finders for c in f.measured)
 
 
 def _found(sat: Saturated, target: Target, place: Place, start: float, seconds: float, model: Model) -> tuple[Plan, list[Search]]:
-    """The best plan under ``model``.  With measured times, small programs are also searched with each value pinned that it does not store:
-    where equal forms take as long, nothing else makes a kernel read the value."""
+    """The best plan under ``model``.  Small programs are also searched with each value pinned that it does not store: where an equal form
+    looks cheaper to the extraction of a kernel's body, nothing else makes the kernel read the value."""
     finders = [Search(sat, target, place, start + seconds, model)]
     done = kernels(finders[0], place)
-    if model.times and place == "auto" and len(finders[0].graph.cuts) <= FEW:
+    if place == "auto" and len(finders[0].graph.cuts) <= FEW:
         stored = {o.buffer for k in done for o in k.outputs}
         for name in [finders[0].names[c] for c in finders[0].graph.cuts if c not in sat.roots]:
             if name in stored:
@@ -83,14 +82,10 @@ def _found(sat: Saturated, target: Target, place: Place, start: float, seconds: 
                 other = kernels(finders[-1], place)
             except InvalidInput:
                 continue  # no plan stores it
-            done = min(done, other, key=_seconds)
+            done = min(done, other, key=finders[0].seconds)
     met = tuple(sorted(finders[0].met.values(), key=lambda m: (m.seconds, m.stored)))
     kept = tuple(finders[0].finished(n, k) for n, k in enumerate(done))
     return Plan(kept, sat.results, sat.inputs, target, met, time.perf_counter() - start, model), finders
-
-
-def _seconds(plan: Sequence[Planned]) -> float:
-    return sum(k.cost.seconds for k in plan)
 
 
 def kernels(finder: Search, place: Place) -> Sequence[Planned]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from emmy_eq import loop_ir
 from emmy_eq.codegen.schedule import Schedule
@@ -30,6 +30,10 @@ class Fake:
         print("a library that prints")
         assert target.flops["fma"] > 0
         return self.measure
+
+    def together(self, program: loop_ir.Program, rows: Sequence[Schedule], target: Target) -> Sample:
+        took = sum(self.prepare(k, target)(row).microseconds[0] for k, row in zip(program.kernels, rows, strict=True))
+        return Sample((took,), 0.0, 0.0, "one by one")
 
     def measure(self, row: Schedule) -> Sample:
         with open(os.environ[LOG], "a+") as log:
@@ -64,6 +68,24 @@ class Contrary(Fake):
     def prepare(self, kernel: loop_ir.Kernel, target: Target) -> Callable[[Schedule], Sample]:
         took = 10.0 * sum(isinstance(s, loop_ir.Fold) for s in loop_ir.walk(kernel.body)) ** 2
         return lambda row: Sample((took, took, took), 1e-7, 1e-6, "close")
+
+
+class Slowing(Fake):
+    """A kernel takes as long as it has folds; in turn, two take 1 us more, or less on `Hastening`."""
+
+    more = 1.0
+
+    def prepare(self, kernel: loop_ir.Kernel, target: Target) -> Callable[[Schedule], Sample]:
+        took = 10.0 * sum(isinstance(s, loop_ir.Fold) for s in loop_ir.walk(kernel.body))
+        return lambda row: Sample((took, took, took), 1e-7, 1e-6, "close")
+
+    def together(self, program: loop_ir.Program, rows: Sequence[Schedule], target: Target) -> Sample:
+        took = super().together(program, rows, target).microseconds[0] + self.more
+        return Sample((took, took, took), 0.0, 0.0, "one by one")
+
+
+class Hastening(Slowing):
+    more = -1.0
 
 
 class NoDevice(Fake):

@@ -65,6 +65,22 @@ def test_after_tuning_the_plan_is_the_faster_measured_one(
     assert "is the plan that the next compile takes" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("device", "whole", "kernels"), [("Slowing", 21.0, 1), ("Hastening", 19.0, 2)])
+def test_plans_near_the_best_are_measured_whole(
+    device: str, whole: float, kernels: int, store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One kernel of two folds takes as long as two of one each take alone."""
+    monkeypatch.setattr(tuning, "GPU", f"tests.fake_devices:{device}")
+    words = ["-c", "(torch.randn(16, 16) @ torch.randn(16, 16)) @ torch.randn(16, 16)", "--target", "RTX4090"]
+    assert cli.main(["tune", *words, "--rows", "2", "--plans", "2", "--store", str(store), "--json"]) == 0
+    plans = json.loads(capsys.readouterr().out)["plans"]
+    assert {p["kernels"]: p["measured_us"] for p in plans} == pytest.approx({1: 20.0, 2: whole})
+    assert [p["kernels"] for p in plans if p["chosen"]] == [kernels]
+    monkeypatch.setenv("EMMY_EQ_STORE", str(store))
+    assert cli.main(["compile", *words, "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["kernels"]) == kernels
+
+
 def test_show_export_and_import(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["tune", "-c", CODE, "--target", "H200", "--rows", "4", "--store", str(store)]) == 0
     lines, other = tmp_path / "lines", tmp_path / "other.sqlite"

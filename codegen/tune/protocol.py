@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -28,6 +28,9 @@ class Device(Protocol):
 
     def prepare(self, kernel: loop_ir.Kernel, target: Target) -> Callable[[Schedule], Sample]:
         """Draw inputs and compute what is expected; the result measures one row."""
+
+    def together(self, program: loop_ir.Program, rows: Sequence[Schedule], target: Target) -> Sample:
+        """Of a program of kernels that were measured, each under its row; it is right where it gives what they give one by one."""
 
 
 class Worker(Protocol):

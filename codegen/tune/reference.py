@@ -20,7 +20,7 @@ from emmy_eq.arrays import to_torch
 from emmy_eq.errors import Unsupported
 from emmy_eq.execute import EAGER_FACTOR, ROUNDINGS, distance
 from emmy_eq.index import Idx, substitute, var
-from emmy_eq.loop_ir import Axis, Buffer, Fold, Kernel, Let, Load, Loop, Stmt, Store
+from emmy_eq.loop_ir import Axis, Buffer, Fold, Kernel, Let, Load, Loop, Program, Stmt, Store
 from emmy_eq.ops import DTYPES, FLOATS
 from emmy_eq.terms import to_bits
 
@@ -83,19 +83,20 @@ def _closeness(v: Verdict) -> float:
     return v.error / v.limit if v.limit else v.error * float("inf") if v.error else 0.0
 
 
-def draw(kernel: Kernel) -> dict[str, Array]:
-    """Values for the inputs, the same on every call: floats normal, integers within the dimensions that gathers of the kernel index."""
+def draw(x: Kernel | Program) -> dict[str, Array]:
+    """Values for the inputs, the same on every call: floats normal, integers within the dimensions that gathers of them index."""
     random = np.random.default_rng(0)
-    shapes = {b.name: b.shape for b in kernel.inputs}
+    shapes = {b.name: b.shape for b in x.inputs}
     gathered = [
         extent
+        for kernel in (x.kernels if isinstance(x, Program) else (x,))
         for s in loop_ir.walk(kernel.body)
-        if isinstance(s, Load) and s.indices
+        if isinstance(s, Load) and s.indices and s.buffer in shapes
         for i, extent in zip(s.index, shapes[s.buffer], strict=True)
         if any(f"g{n}" in str(i) for n in range(len(s.indices)))
     ]
     bound = min([128, *gathered])
-    return {b.name: _values(random, b, bound) for b in kernel.inputs}
+    return {b.name: _values(random, b, bound) for b in x.inputs}
 
 
 def _values(random: np.random.Generator, b: Buffer, bound: int) -> Array:

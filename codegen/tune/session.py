@@ -21,6 +21,7 @@ from emmy_eq.codegen.tune.search import Search
 from emmy_eq.codegen.tune.software import version
 from emmy_eq.codegen.tune.watchdog import LocalWorker
 from emmy_eq.errors import EmmyError, InvalidInput
+from emmy_eq.extract.measured import together
 from emmy_eq.extract.store import Key, Measurement, Store
 from emmy_eq.extract.targets import Target
 
@@ -178,11 +179,7 @@ class Tuner:
 
     def prepare(self, worker: Worker, search: Search) -> bool:
         """Whether the worker can measure rows of this kernel now; a kernel for which it cannot is given up."""
-        # The fields, since this process may know targets that the worker's registry does not.
-        record = {f.name: getattr(self.target, f.name) for f in fields(self.target)}
-        record = {name: dict(v) if isinstance(v, Mapping) else v for name, v in record.items()}
-        question = {"prepare": loop_ir.show(search.kernel), "target": record}
-        answer = worker.ask(question, PREPARE_SECONDS)
+        answer = worker.ask({"prepare": loop_ir.show(search.kernel), "target": self.record}, PREPARE_SECONDS)
         if "prepared" in answer:
             return True
         if not self.stopped:
@@ -191,6 +188,25 @@ class Tuner:
             self.restart(worker)
         return False
 
+    @property
+    def record(self) -> dict[str, Any]:
+        """The target's fields, since this process may know targets that the worker's registry does not."""
+        found = {f.name: getattr(self.target, f.name) for f in fields(self.target)}
+        return {name: dict(v) if isinstance(v, Mapping) else v for name, v in found.items()}
+
+    def together(self, program: loop_ir.Program) -> None:
+        """Measure a program of tuned kernels whole, each under its best row."""
+        identities = [loop_ir.identity(k) for k in program.kernels]
+        rows = [best.key.schedule for i in identities if (best := self.searches[i].best) is not None]
+        question = {"together": loop_ir.show(program), "rows": rows, "target": self.record}
+        answer = self.workers[0].ask(question, PREPARE_SECONDS)
+        m = self.measurement(self.key(together(identities), " | ".join(rows)), answer)
+        with Store(self.path) as store:
+            store.add(m)
+        self.say(f"{len(rows)} kernels together  {f'{m.microseconds:.2f} us' if m.passed else f'{m.outcome}: {m.note}'}")
+        if answer["outcome"] in LOSSES:
+            self.restart(self.workers[0])
+
     def restart(self, worker: Worker) -> None:
         try:
             worker.start()
@@ -198,9 +214,9 @@ class Tuner:
             if not self.stopped:  # else it was killed, as all are
                 raise
 
-    def learn(self, store: Store, search: Search, row: Schedule, answer: dict[str, Any]) -> None:
-        m = Measurement(
-            key=self.key(loop_ir.identity(search.kernel), str(row)),
+    def measurement(self, key: Key, answer: dict[str, Any]) -> Measurement:
+        return Measurement(
+            key=key,
             outcome=answer["outcome"],
             at=datetime.now(UTC).isoformat(timespec="milliseconds"),
             command=self.command,
@@ -210,6 +226,9 @@ class Tuner:
             contract=answer.get("contract", ""),
             note=answer.get("note", ""),
         )
+
+    def learn(self, store: Store, search: Search, row: Schedule, answer: dict[str, Any]) -> None:
+        m = self.measurement(self.key(loop_ir.identity(search.kernel), str(row)), answer)
         store.add(m)
         with self.lock:
             search.learn(m)

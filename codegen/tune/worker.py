@@ -2,6 +2,7 @@
 
     {"prepare": LOOP IR, "target": FIELDS}    {"prepared": true} or {"outcome": "refused", "note": WHY}
     {"measure": SCHEDULE ROW}                 {"outcome", "samples", "error", "limit", "contract", "note"}
+    {"together": LOOP IR OF A PROGRAM, "rows": [SCHEDULE ROW, ...], "target": FIELDS}    the same
 
 It answers each line with one, and first of all says ``{"facts": ...}``.  After an answer of ``fault`` it is of no more use: an error
 of a kernel stays in the device's context.
@@ -50,6 +51,12 @@ def main(factory: str, number: int) -> None:
                 measure = None  # frees what the last kernel held
                 measure = device.prepare(loop_ir.parse(question["prepare"], loop_ir.Kernel), Target(**question["target"]))
                 _say(answers, {"prepared": True})
+            elif "together" in question:
+                program = loop_ir.parse(question["together"], loop_ir.Program)
+                _say(
+                    answers,
+                    _answer(device.together(program, [schedule.parse(row) for row in question["rows"]], Target(**question["target"]))),
+                )
             else:
                 assert measure is not None
                 _say(answers, _answer(measure(schedule.parse(question["measure"]))))
