@@ -1,14 +1,14 @@
 """Plans of one program side by side: made in other processes, checked against float64, timed whole and kernel by kernel.
 
 A record is one JSON object: a program, its plans (the seams pinned, kernels by identity, microseconds, error against float64) and the
-kernels (schedule row, microseconds alone, Loop IR).  Lines of one program and target add up.  ``tuned``: the kernels that a search with
-the program's measured times chose last.
+kernels (schedule row, microseconds alone, Loop IR).  Lines of one program and target add up, the last time of a plan counts.  ``tuned``:
+the kernels that a search with the program's measured times chose last.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
@@ -33,6 +33,7 @@ from emmy_eq.codegen.runtime import Executable, Launch, Program
 from emmy_eq.codegen.tile_ir import to_tile
 from emmy_eq.errors import EmmyError, Unsupported
 from emmy_eq.extract.front import front
+from emmy_eq.extract.measured import together as whole
 from emmy_eq.extract.plan import Plan
 from emmy_eq.extract.targets import Target
 from emmy_eq.extract.targets import target as target_named
@@ -43,10 +44,12 @@ from emmy_eq.timing import together
 from emmy_eq.torch_ir import capture, torch_dtype
 
 Record = dict[str, Any]
+Runs = dict[tuple[str, ...], Callable[[], object]]  # whole plans, by the identities of their kernels
 LARGE = 4 << 30  # bytes of what a plan stores, from which it is not run
 SLOWEST = 30  # times the best plan of a program by the model, from which a plan is not run
 LONG = 4000  # lines of a kernel's CUDA from which NVRTC takes minutes
 EAGER_FACTOR = 8.0  # a plan's error beside eager's, from which its time does not count
+NEAR = 1.1  # times the fastest plan, up to which plans are measured once more, side by side
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +82,14 @@ class Made:
 @dataclass(frozen=True, slots=True)
 class Task:
     """A workload, the places of its plans, and how many of the front's; or measured ``times`` to plan with.  ``rounds``: so often it is
-    planned again with what was measured, until nothing new comes up."""
+    planned again with what was measured, until nothing new comes up; ``last``: the fastest plans were measured side by side."""
 
     name: str
     places: tuple[str, ...] = ()
     more: int = 0
     rounds: int = 0
     times: Mapping[str, float] | None = None
+    last: bool = False
 
 
 def make(find: Callable[[str], Workload], target: str, task: Task) -> list[Made]:
@@ -149,7 +153,7 @@ def _code(kernel: loop_ir.Kernel, target: Target, known: dict[str, Code]) -> Cod
     return known[identity]
 
 
-def measured(workload: Workload, plans: Sequence[Made], target: str, known: Record | None = None) -> Record:
+def measured(workload: Workload, plans: Sequence[Made], target: str, known: Record | None = None) -> tuple[Record, Runs]:
     """The record of ``workload`` with ``plans``, on the current CUDA device; what ``known`` holds is not measured again."""
     arch = target_named(target).arch
     function = workload.function("cuda")
@@ -186,7 +190,15 @@ def measured(workload: Workload, plans: Sequence[Made], target: str, known: Reco
     for plan in record["plans"]:  # of one kernel: its time is the kernel's, which lies elsewhere in memory else and may differ by it
         if len(plan["kernels"]) == 1 and plan["kernels"][0] in record["kernels"]:
             record["kernels"][plan["kernels"][0]]["us"] = plan["us"]
-    return record
+    return record, {p.kernels: runs[f"plan {n}"] for n, p in enumerate(plans) if f"plan {n}" in runs}
+
+
+def side_by_side(record: Record, runs: Runs) -> list[Record]:
+    """The fastest plans of ``record``, if they are several, with new times: one may have been taken when the clock was lower."""
+    timed = [p for p in record["plans"] if p["us"] is not None]
+    near = [p for p in timed if p["us"] <= NEAR * min(q["us"] for q in timed)]
+    found = together({str(n): runs[tuple(p["kernels"])] for n, p in enumerate(near)}) if len(near) > 1 else {}
+    return [near[int(n)] | {"us": round(us, 3)} for n, us in found.items()]
 
 
 def _alone(kernel: loop_ir.Kernel, launch: Launch, given: Mapping[str, torch.Tensor], arch: str) -> Callable[[], object]:
@@ -208,7 +220,7 @@ def _values(b: loop_ir.Buffer, x: torch.Tensor | None) -> torch.Tensor:
 def measure(find: Callable[[str], Workload], tasks: Sequence[Task], target: str) -> Iterator[Record]:
     """Records as they come; code is made by a process a core while the GPU measures.  ``find``: a module's function."""
     processes = max(1, (cpu_count() or 2) - 1)
-    waiting, known = deque(tasks), dict[str, Record]()
+    waiting, known, runs = deque(tasks), dict[str, Record](), defaultdict[str, Runs](dict)
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         running: dict[Future[list[Made]], Task] = {}
         while waiting or running:
@@ -219,28 +231,37 @@ def measure(find: Callable[[str], Workload], tasks: Sequence[Task], target: str)
             for future in done:
                 task = running.pop(future)
                 try:
-                    record = _record(find(task.name), task, future.result(), target, known.get(task.name))
+                    record = _record(find(task.name), task, future.result(), target, known.get(task.name), runs[task.name])
                 except Exception as error:  # one point's fault costs that point alone
                     print(f"  {task.name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
                     continue
                 finally:
                     torch.cuda.empty_cache()
                 known[task.name] = merged([*([known[task.name]] if task.name in known else ()), record])[task.name]
+                last = not record["plans"]
+                if last and not task.last:
+                    record["plans"] = side_by_side(known[task.name], runs[task.name])
+                    known[task.name] = merged([known[task.name], record])[task.name]
                 if task.rounds and record["plans"]:
-                    waiting.appendleft(Task(task.name, rounds=task.rounds - 1, times=times_of(known[task.name])))
+                    waiting.appendleft(Task(task.name, rounds=task.rounds - 1, times=times_of(known[task.name]), last=last))
+                else:
+                    del runs[task.name]
                 yield record
 
 
-def _record(workload: Workload, task: Task, made: Sequence[Made], target: str, known: Record | None) -> Record:
+def _record(workload: Workload, task: Task, made: Sequence[Made], target: str, known: Record | None, runs: Runs) -> Record:
     seen = {tuple(p["kernels"]) for p in known["plans"]} if known is not None else set()
     with torch.no_grad():
-        record = measured(workload, [p for p in made if p.kernels not in seen], target, known)
+        record, new = measured(workload, [p for p in made if p.kernels not in seen], target, known)
+    runs |= new
     return record if task.times is None else record | {"tuned": list(made[0].kernels)}
 
 
 def times_of(record: Record) -> dict[str, float]:
-    """Seconds by kernel identity."""
-    return {identity: k["us"] * 1e-6 for identity, k in record["kernels"].items() if k["us"] is not None}
+    """Seconds by kernel identity, and of whole plans."""
+    kernels = {identity: k["us"] for identity, k in record["kernels"].items()}
+    plans = {whole(p["kernels"]): p["us"] for p in record["plans"] if len(p["kernels"]) > 1}
+    return {identity: us * 1e-6 for identity, us in (kernels | plans).items() if us is not None}
 
 
 def merged(records: Iterable[Record]) -> dict[str, Record]:
@@ -251,6 +272,7 @@ def merged(records: Iterable[Record]) -> dict[str, Record]:
             found[r["program"]] = r
             continue
         old = found[r["program"]]
-        both: Record = {"plans": [*old["plans"], *r["plans"]], "kernels": r["kernels"] | old["kernels"]}
+        plans = {tuple(p["kernels"]): p for p in (*old["plans"], *r["plans"])}
+        both: Record = {"plans": list(plans.values()), "kernels": r["kernels"] | old["kernels"]}
         found[r["program"]] = old | r | both
     return found

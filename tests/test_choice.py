@@ -38,10 +38,9 @@ def test_the_model_chooses_the_faster_plan_at_sizes_it_was_not_fitted_with() -> 
 
 
 def test_after_tuning_the_fastest_plan_is_taken() -> None:
-    """At all points but one, whose tuning was ended by the limit on its rounds."""
     records = merged(of_plans(RESULTS / "sweeps-h200.jsonl"))
     assert records.keys() == {*points(False), *points(True)}
-    assert [name for name, r in records.items() if not tuned(r).agrees] == ["mlp_bf16_2048x512x2048"]
+    assert [name for name, r in records.items() if not tuned(r).agrees] == []
 
 
 def test_a_choice_is_right_where_no_measured_plan_is_faster() -> None:
