@@ -204,10 +204,10 @@ class _Rows(_Kernel):
 
     @property
     def parts(self) -> int:
-        """Blocks that a fold is split over: the only one, in a kernel of few blocks."""
+        """Blocks that a fold is split over: the only one, in a kernel of few blocks; a scan is not split."""
         down = self.lanes != self.main
         extent = self.w.points(self.main)
-        if len(self.w.passes) != 1 or not self.main or (extent < SPLIT_FROM and not down):
+        if len(self.w.passes) != 1 or self.w.scans or not self.main or (extent < SPLIT_FROM and not down):
             return 1
         return max(1, min(self.t.sms * BLOCKS // self.blocks, extent // (LEAST_DOWN if down else LEAST_ALONG)))
 

@@ -50,8 +50,10 @@ class Unit:
     def constant(self, target: Target, name: str) -> float:
         return target.fitted[f"{self.kind}.{name}"]
 
-    def share(self, target: Target, tile: Tile) -> float:
-        return self.constant(target, f"{tile.m}x{tile.n}.{tile.threads}")
+    def share(self, target: Target, tile: Tile, sums: int = 1) -> float:
+        """Products that share an operand reuse it as one with so many more columns does."""
+        wide = f"{self.kind}.{tile.m}x{tile.n * sums}.{tile.threads}"
+        return target.fitted[wide] if wide in target.fitted else self.constant(target, f"{tile.m}x{tile.n}.{tile.threads}")
 
     def peak(self, target: Target, dtype: str) -> float:
         """Flops a second of products of operands of ``dtype``, as published."""
@@ -138,7 +140,7 @@ class Steps:
         waves = blocks * parts / (target.sms * held)
         results = tile.m * tile.n * self.sums
         full = min(1.0, held * tile.threads / WARP / unit.constant(target, "warps"))
-        busy = 2 * results * tile.step * target.sms / (self.rate * unit.share(target, tile) * full)
+        busy = 2 * results * tile.step * target.sms / (self.rate * unit.share(target, tile, self.sums) * full)
         spilled = 4.0 if results > SPILLS * tile.threads else 1.0
         step = max(self.latency, held * (busy * spilled + self.beside))
         block = steps * step + results / tile.threads * unit.constant(target, "result")

@@ -267,25 +267,30 @@ class Pipeline:
         """All steps, each with its axes bound.  ``begin`` starts products; while they run, the next step's operands ``read`` go to
         registers; ``wait`` is for the products, after which ``add`` needs no operands any more."""
         held = self._registers(e, read)
+        ahead = len(held) == 1  # registers have no room for a step more of several
 
-        def step(at: Idx, last: bool) -> None:
+        def step(at: Idx, following: bool) -> None:
+            if not ahead:
+                self._read(e, at, held)
             with e.bound(e.maps_at(self.placed, at)):
                 for name, frag in held.items():
                     e.bind(name, e.home, frag)
                 self.turn = e.turn(at, self.steps)
                 begin()
-            if not last:
+            if following:
                 self._read(e, at + 1, held)
             wait()
             self.stream.release(e, e.turn(at, self.steps))
             add()
 
-        self._read(e, ix.const(0), held)
-        if self.steps > 1:
+        if ahead:
+            self._read(e, ix.const(0), held)
+        if (looped := self.steps - ahead) > 0:
             name = e.b.fresh("step")
-            with e.b.loop(name, self.steps - 1):
-                step(var(name), last=False)
-        step(ix.const(self.steps - 1), last=True)
+            with e.b.loop(name, looped):
+                step(var(name), ahead)
+        if ahead:
+            step(ix.const(self.steps - 1), following=False)
 
     def _registers(self, e: Engine, read: Collection[str]) -> dict[str, Fragment]:
         """For a step's part of each operand."""
