@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 
 import emmy_eq
 from bench import fit, model, rows
 from bench.lines import of_plans
 from bench.plans import merged
-from bench.sweep import choice, point, points, tuned
+from bench.sweep import choice, families, point, points, tuned
 from bench.workloads import workloads
 from emmy_eq import loop_ir
 from emmy_eq.codegen.families import schedules
@@ -35,6 +36,14 @@ def test_the_model_chooses_the_faster_plan_at_sizes_it_was_not_fitted_with() -> 
     records = merged(of_plans(RESULTS / "sweeps-h200.jsonl"))
     held = [choice(records[name]) for name in points(True)]
     assert sum(c.agrees for c in held) >= 0.9 * len(held)
+
+
+@pytest.mark.parametrize("family", families())
+def test_the_model_chooses_the_faster_plan_of_each_program(family: str) -> None:
+    records = merged(of_plans(RESULTS / "sweeps-h200.jsonl"))
+    found = [choice(record) for name, record in records.items() if name.startswith(f"{family}_")]
+    assert len(found) == 36
+    assert sum(c.agrees for c in found) >= 0.9 * len(found)
 
 
 def test_after_tuning_the_fastest_plan_is_taken() -> None:
