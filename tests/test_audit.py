@@ -49,6 +49,12 @@ def test_literals_are_ordered_as_numbers_beside_other_values() -> None:
     assert not any(audit(s, key=key) for key in range(20))
 
 
+def test_literals_are_cast_as_numbers_beside_other_values() -> None:
+    """(c ? 1.0 : -2.0) as an integer is c ? 1 : -2, whose literals are folded; a hash knew no whole numbers."""
+    s = saturated("torch.where(torch.ones(3, dtype=torch.bool), 1.0, -2.0).to(torch.int32)")[1]
+    assert not any(audit(s, key=key) for key in range(20))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_every_class_of_a_full_size_llama_block_is_one_function(dtype: torch.dtype) -> None:
     assert audit(saturate(to_terms(llama(1, 2048, 32, 4, 5632, 128, dtype)), rules.active("fast"))) is None

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from emmy_eq import ops, terms
+from emmy_eq import named, ops, terms
 from emmy_eq.rule import Equation, Rule
 from emmy_eq.verify.draws import Abstains, Draw, arguments
 from emmy_eq.verify.reading import Stepwise
@@ -113,8 +113,16 @@ class Residue(Stepwise):
             return self._make(tuple(whole % p for p in PRIMES), dtype, self.mask)
         if dtype == "bool":
             return self._make((self.parts[0] != 0,), dtype, self.mask)
-        whole = (mix(self.parts[0], key_of("cast", self.space.key)) % np.uint64(1 << 20)).astype(np.int64) if was else self.parts[0]
+        whole = self._whole(str(dtype)) if was else self.parts[0]
         return self._make((np.asarray(whole).astype(ops.DTYPES[dtype]),), dtype, self.mask)
+
+    def _whole(self, dtype: str) -> Any:
+        """Of the space's numbers what a cast gives, of all other floats a hash."""
+        whole = (mix(self.parts[0], key_of("cast", self.space.key)) % np.uint64(1 << 20)).astype(np.int64)
+        for x in (*self.space.numbers, np.inf, -np.inf, np.nan):
+            known = constant(self.dtype, terms.to_bits(self.dtype, x), self.space)[0]
+            whole = np.where(self.parts[0] == known, named.cast(named.scalar(x, self.dtype), dtype).array.astype(whole.dtype), whole)
+        return whole
 
     def like(self, value: float) -> Self:
         return self._make(constant(self.dtype, terms.to_bits(self.dtype, value), self.space), self.dtype, 0)
