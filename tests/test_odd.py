@@ -109,6 +109,8 @@ def test_strides_count_from_the_begin_of_the_memory() -> None:
         "F.scaled_dot_product_attention(Q * 200, K * torch.arange(136).mul(0.02).to(BF16)[:, None], V)",  # keys grow far from 0, rows apart
         "F.scaled_dot_product_attention(Q, K, V, scale=-0.5)",
         "m = torch.zeros(136, 136, dtype=BF16); m[:, :100] = -10000; F.scaled_dot_product_attention(Q, K, V, attn_mask=m)",
+        "m = torch.full((136, 129), LOWEST, dtype=BF16); F.scaled_dot_product_attention(Q, K[:, :, :129], V[:, :, :129], attn_mask=m)",
+        "m = torch.full((136, 136), LOWEST, dtype=BF16); m[:, 8:] = -torch.inf; F.scaled_dot_product_attention(Q, K, V, attn_mask=m)",
         "torch.full((40, 300), LOWEST, dtype=BF16).softmax(-1) @ torch.randn(300, 16, dtype=BF16)",
     ],
 )

@@ -31,8 +31,10 @@ def weights(b: Builder, elements: Sequence[Fragment], key: Fragment, own: Fragme
     origin, moved = _mutable(b, b.fill(ZERO, "f32", own.shape())), [_mutable(b, x) for x in elements]
     body: list[k.Stmt] = []
     for point in coordinates(own.shape()):
-        nothing, to = b.fresh("v"), str(origin.at(point))
-        body += [k.Let(nothing, "bool", "isinf", (own.at(point),)), k.Set(to, "f32", "where", (nothing, ZERO, own.at(point)))]
+        to, largest = str(origin.at(point)), key.at(point)
+        for x, otherwise in ((largest, ZERO), (own.at(point), to)):  # a thread without a finite x takes the key, or where that is none, 0
+            infinite = b.fresh("v")
+            body += [k.Let(infinite, "bool", "isinf", (x,)), k.Set(to, "f32", "where", (infinite, otherwise, x))]
         body += [k.Set(str(x), "f32", "sub", (x, to)) for part in moved for x in part.slice(point).atoms]
     some = reduce(lambda x, y: b.let("or", "bool", x, y), far.atoms)
     b.emit(k.If((k.AnyLane(str(some)),), tuple(body)))
