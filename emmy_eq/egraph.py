@@ -153,16 +153,20 @@ class Run:
         from emmy_eq import readback
         from emmy_eq.fold import foldings
 
+        def tables() -> readback.Tables:
+            self.execute("(run-schedule (saturate (run analysis)))")  # of what the last step made
+            return readback.tabulate(self.graph, encoded, axes)
+
         self.execute(text)
         while True:
             stopped = self.to_fixpoint()
-            tables = readback.tabulate(self.graph, encoded, axes)
-            equalities = foldings(tables, axes)
+            found = tables()
+            equalities = foldings(found, axes)
             if not equalities:
-                return tables, stopped
+                return found, stopped
             self.execute("\n".join(equalities))
             if stopped is not None:
-                return readback.tabulate(self.graph, encoded, axes), stopped
+                return tables(), stopped
 
     def execute(self, text: str) -> list[Any]:
         """Run ``text`` a few lines at a time: a parsed command carries a copy of the whole text that it came from."""
@@ -187,7 +191,6 @@ class Run:
                 updated, limit = self.step(phase)
                 changed |= updated
                 if limit is not None:
-                    self.execute("(run-schedule (saturate (run analysis)))")
                     return limit
         return None
 

@@ -101,7 +101,7 @@ def reduce(monoid: str, x: NamedArray, over: Extents, dtype: str) -> NamedArray:
     axes = x.axes[: len(x.axes) - len(over)]
     if 0 in over.values():
         return NamedArray(axes, np.full(x.array.shape[: len(axes)], row.identity(dtype), x.array.dtype))
-    array = x.array.reshape(*x.array.shape[: len(axes)], -1) if row.serial else x.array
+    array = x.array.reshape(*x.array.shape[: len(axes)], math.prod(over.values())) if row.serial else x.array
     with np.errstate(all="ignore"):
         for _ in over if not row.serial else (over,):
             array = np.asarray(row.numpy(array, axis=-1)).astype(x.array.dtype, copy=False)
@@ -112,7 +112,7 @@ def argreduce(name: str, x: NamedArray, over: Extents) -> NamedArray:
     """Position of the first NaN if any, else of the first best, among the axes of ``over`` flattened in order."""
     x = x.with_axes(over)
     axes = x.axes[: len(x.axes) - len(over)]
-    array = x.array.reshape(*x.array.shape[: len(axes)], -1)
+    array = x.array.reshape(*x.array.shape[: len(axes)], math.prod(over.values()))
     if array.dtype.kind not in "biuf":
         array = array.astype(np.float32)  # NumPy orders NaN first for its own float types only
     return NamedArray(axes, (np.argmax if name == "argmax" else np.argmin)(array, axis=-1).astype(np.int64))

@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from emmy_eq import egraph, ops, probe, rules
 from emmy_eq import index as ix
 from emmy_eq.algebra import Val
 from emmy_eq.egraph import Limits, Saturated, saturate
-from emmy_eq.lower import norms, reductions
+from emmy_eq.lower import lower, norms, reductions
 from emmy_eq.lower.attention import attention
 from emmy_eq.lower.builder import Builder, Value
 from emmy_eq.lower.products import matmul
@@ -22,7 +23,7 @@ from emmy_eq.readback import Inconsistent
 from emmy_eq.rule import Equation, Rounding, rewrite, rule
 from emmy_eq.terms import to_bits
 from emmy_eq.to_terms import to_terms
-from emmy_eq.torch_ir import capture_code
+from emmy_eq.torch_ir import capture, capture_code
 from emmy_eq.verify.audit import audit
 
 from .rule_programs import masks_of_sums, members, saturated, through
@@ -257,6 +258,18 @@ def test_limits_are_reported() -> None:
     few_rows = saturate(terms, rules.active(), Limits(rows=10)).report
     assert (few_rounds.saturated, few_rounds.stopped) == (False, "rounds")
     assert (few_rows.saturated, few_rows.stopped) == (False, "rows")
+
+
+def test_what_the_last_step_made_is_analyzed() -> None:
+    """A limit that is foreseen ends the rounds between two steps: the terms of the last one have a dtype too."""
+
+    def twice(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor) -> torch.Tensor:
+        y = torch.nn.functional.silu(x @ a * 0.1) * (x @ b)
+        return torch.nn.functional.smooth_l1_loss(y, y * 0.5) + (torch.nn.functional.silu(y @ c * 0.1) * (y @ d)).mean()
+
+    shapes = ((3, 1), (1, 2), (1, 2), (2, 2), (2, 2))
+    terms = to_terms(lower(capture(twice, tuple(torch.randn(s, dtype=torch.float64) for s in shapes))))
+    assert saturate(terms, rules.active("fast"), Limits(rows=500)).report.stopped == "rows"
 
 
 def test_report_counts_rows_and_matches() -> None:

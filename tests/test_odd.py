@@ -140,3 +140,8 @@ def test_a_row_for_a_program_without_elements_has_no_kernel() -> None:
     assert "the program launches no kernel" in refusal(
         lambda: emmy_eq.compile(lambda x: x.sum(1), (torch.ones(0, 8),), schedule="WORK=t32")
     )
+
+
+def test_a_position_in_each_of_no_columns_is_no_position() -> None:
+    program = torch_ir.capture_code("torch.ones(2, 0, dtype=torch.int32).max(0)[1]")
+    assert run_example(Compiled(lambda: program, Options()), "sim", check=True).passed
