@@ -313,6 +313,19 @@ def _highest(dtype: str) -> float | int | bool:
     return np.inf if dtype in FLOATS else int(np.iinfo(DTYPES[dtype]).max)
 
 
+def _best(extremum: Callable[..., Any], has: Callable[..., Any], highest: bool) -> Callable[..., Any]:
+    """A maximum or minimum along an axis that orders signed zeros, which NumPy's leave open; ``has`` is the like of `numpy.any`."""
+
+    def along(x: Any, axis: int) -> Any:
+        out = extremum(x, axis=axis)
+        if x.dtype.kind not in _FLOAT_KINDS or not np.any(out == 0):
+            return out
+        found = has((x == 0) & (np.signbit(x) != highest), axis=axis)
+        return np.where(out == 0, np.where(found == highest, np.zeros_like(out), -np.zeros_like(out)), out)
+
+    return along
+
+
 def _last(op: np.ufunc) -> Callable[..., Any]:
     """A reduction in order: NumPy's own adds in blocks."""
     return lambda x, axis: op.accumulate(x, axis=axis).take(-1, axis)
@@ -324,8 +337,8 @@ def monoids() -> dict[str, Monoid]:
     rows = (
         Monoid("sum", "add", lambda d: 0, lambda x, axis: np.sum(x, axis=axis, dtype=x.dtype), lambda x, axis: np.cumsum(x, axis=axis, dtype=x.dtype)),
         Monoid("prod", "mul", lambda d: 1, lambda x, axis: np.prod(x, axis=axis, dtype=x.dtype), lambda x, axis: np.cumprod(x, axis=axis, dtype=x.dtype)),
-        Monoid("max", "maximum", _lowest, np.max, np.maximum.accumulate),
-        Monoid("min", "minimum", _highest, np.min, np.minimum.accumulate),
+        Monoid("max", "maximum", _lowest, _best(np.max, np.any, True), _best(np.maximum.accumulate, np.logical_or.accumulate, True)),
+        Monoid("min", "minimum", _highest, _best(np.min, np.any, False), _best(np.minimum.accumulate, np.logical_or.accumulate, False)),
         Monoid("serial_sum", "add", lambda d: -0.0, _last(np.add), np.add.accumulate, serial=True),  # -0.0 + x is x, -0.0 included
         Monoid("serial_prod", "mul", lambda d: 1, _last(np.multiply), np.multiply.accumulate, serial=True),
         Monoid("any", "or", lambda d: False, np.any, np.logical_or.accumulate),

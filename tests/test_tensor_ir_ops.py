@@ -104,6 +104,20 @@ def test_maximum_and_minimum_order_the_zeros_and_keep_nan() -> None:
     assert np.isnan(ops()["maximum"].numpy(a, b)).tolist() == [False, False, True, True]
 
 
+@pytest.mark.parametrize("name", ["max", "min"])
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
+def test_reductions_and_scans_order_the_zeros(name: str, dtype: str) -> None:
+    """As their scalar operation does, step by step; NumPy's own reductions keep whichever zero comes first or last."""
+    x = np.random.default_rng(0).choice([0.0, -0.0, 1.0, -1.0, nan], size=(300, 6), p=[0.3, 0.4, 0.1, 0.1, 0.1]).astype(DTYPES[dtype])
+    with np.errstate(invalid="ignore"):
+        steps = list(itertools.accumulate(x.T, ops()[monoids()[name].combine].numpy))
+        found = (monoids()[name].accumulate(x, axis=1), monoids()[name].numpy(x, axis=1))
+    for got, want in zip(found, (np.stack(steps, axis=1), steps[-1]), strict=True):
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(got.astype(np.float64), want.astype(np.float64))
+        assert (np.signbit(got) == np.signbit(want))[got == got].all()
+
+
 @pytest.mark.parametrize("name", monoids())
 @pytest.mark.parametrize("dtype", ["f32", "i32", "i64", "bool"])
 def test_identities_change_nothing(name: str, dtype: str) -> None:
