@@ -14,7 +14,7 @@ from bench import model, plans
 from bench.compare import CONTENDERS, Row, compare
 from bench.lines import of_plans, of_runs
 from bench.plot import plot
-from bench.workloads import select
+from bench.workloads import matches, select
 from emmy_eq.text import table
 
 
@@ -30,24 +30,24 @@ def main(argv: list[str] | None = None) -> int:
         "--model-error", type=of_plans, metavar="FILE", help="today's cost model against the times of such a file, and stop"
     )
     parser.add_argument("--calibration", type=Path, metavar="FILE", help="--model-error: a targets.json of `emmy-eq targets calibrate`")
+    parser.add_argument("--more", action="store_true", help="the workloads of bench.more, which no constant was fitted to, instead")
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     options = parser.parse_args(argv)
-    chosen = select(options.names)
-    if not chosen:
+    chosen = select(options.names, options.more)
+    runs = [run for run in options.read or () if matches(run["workload"], options.names)]
+    if not (runs if options.read is not None else chosen):
         parser.error(f"no workload has {' or '.join(options.names)} in its name")
     if options.list:
         print("\n".join(w.name for w in chosen))
         return 0
     if options.read is not None:
-        names = {w.name for w in chosen}
-        rows = [Row.read(run) for run in options.read if run["workload"] in names]
+        rows = [Row.read(run) for run in runs]
         if options.plot is not None:
-            plot(rows, options.plot, " and ".join(sorted({run["device"] for run in options.read})))
+            plot(rows, options.plot, " and ".join(sorted({run["device"] for run in runs})))
         print(report(rows))
         return 0
     if options.model_error is not None:
-        names = {w.name for w in chosen}
-        records = {name: r for name, r in plans.merged(options.model_error).items() if name in names}
+        records = {name: r for name, r in plans.merged(options.model_error).items() if matches(name, options.names)}
         print(model.report(records, options.calibration))
         return 0
     if not torch.cuda.is_available():

@@ -80,13 +80,13 @@ def in_float64(function: Callable[..., Any], inputs: tuple[Tensor, ...], sample:
     wide = tuple(x.double() if x.is_floating_point() else x for x in inputs)
     if not isinstance(function, nn.Module):
         return torch.as_tensor(function(*wide))
-    dtypes = {name: p.dtype for name, p in function.named_parameters()}
-    values = {name: p.double() for name, p in function.named_parameters() if dtypes[name].is_floating_point}
+    held = (*function.named_parameters(), *function.named_buffers())
+    values = {name: x.double() for name, x in held if x.is_floating_point()}
     return torch.as_tensor(torch.func.functional_call(function, values, wide))
 
 
 def relative_error(result: Tensor, reference: Tensor, sample: tuple[int, int] | None) -> float:
-    """||result - reference|| / ||reference||, over the sampled positions."""
+    """||result - reference|| / ||reference||, over the sampled positions; of positions (integers) as of numbers."""
     if sample is not None:
         result = result.narrow(sample[0], 0, sample[1])
-    return float(((result.double() - reference).norm() / reference.norm()).detach())
+    return float(((result.double() - reference).norm() / reference.double().norm()).detach())

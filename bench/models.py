@@ -1,6 +1,8 @@
-"""The decoder block of the benchmarks, in plain PyTorch."""
+"""The transformer blocks of the benchmarks, in plain PyTorch."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -43,6 +45,42 @@ class DecoderBlock(nn.Module):
     def _split(self, x: Tensor, heads: int) -> Tensor:
         """(batch, sequence, heads * size) to (batch, heads, sequence, size)."""
         return x.view(x.shape[0], x.shape[1], heads, self.size).transpose(1, 2)
+
+
+Form = Literal["post", "pre", "causal"]
+
+
+class EncoderBlock(nn.Module):
+    """LayerNorm, attention, a GELU MLP of four times the width, both residuals.
+
+    ``form``: norms behind the residuals as in BERT (``post``), before them as in ViT (``pre``) or, with causal attention, in GPT-2.
+    ``forward(x)``: x is (batch, sequence, hidden).
+    """
+
+    def __init__(self, hidden: int, heads: int, form: Form) -> None:
+        super().__init__()
+        self.heads, self.form = heads, form
+        self.attention_norm = nn.LayerNorm(hidden)
+        self.mlp_norm = nn.LayerNorm(hidden)
+        self.qkv = nn.Linear(hidden, 3 * hidden)
+        self.output = nn.Linear(hidden, hidden)
+        self.mlp = nn.Sequential(nn.Linear(hidden, 4 * hidden), nn.GELU(), nn.Linear(4 * hidden, hidden))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.form == "post":
+            x = self.attention_norm(x + self._attend(x))
+            post: Tensor = self.mlp_norm(x + self.mlp(x))
+            return post
+        x = x + self._attend(self.attention_norm(x))
+        pre: Tensor = x + self.mlp(self.mlp_norm(x))
+        return pre
+
+    def _attend(self, x: Tensor) -> Tensor:
+        query, key, value = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        mixed: Tensor = self.output(
+            F.scaled_dot_product_attention(query, key, value, is_causal=self.form == "causal").transpose(1, 2).flatten(2)
+        )
+        return mixed
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -20,11 +20,12 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.replay", description=__doc__)
     parser.add_argument("directory", type=Path)
     parser.add_argument("names", nargs="*", help="parts of workload names (default: all)")
+    parser.add_argument("--more", action="store_true", help="the workloads of bench.more instead")
     parser.add_argument("--target", default="sm_90a")
     options = parser.parse_args(argv)
     options.directory.mkdir(parents=True, exist_ok=True)
     rows = []
-    for workload in select(options.names):
+    for workload in select(options.names, options.more):
         print(f"{workload.name} ...", file=sys.stderr, flush=True)
         for name, text in sources(workload, options.target):
             file = f"{workload.name}.{name}.cu".replace("^", "")

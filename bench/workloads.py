@@ -113,11 +113,11 @@ def total_sum(x: Tensor) -> Tensor:
     return x.sum()
 
 
-def _qkv(batch: int, heads: int, length: int, size: int, dtype: torch.dtype) -> tuple[In, ...]:
+def qkv(batch: int, heads: int, length: int, size: int, dtype: torch.dtype) -> tuple[In, ...]:
     return (In((batch, heads, length, size), dtype),) * 3
 
 
-def _block(name: str, hidden: int, heads: int, kv_heads: int, intermediate: int, length: int, dtype: torch.dtype) -> Workload:
+def block(name: str, hidden: int, heads: int, kv_heads: int, intermediate: int, length: int, dtype: torch.dtype) -> Workload:
     size = hidden // heads
     inputs = (In((1, length, hidden), dtype), In((length, size), dtype), In((length, size), dtype))
     return Workload(name, lambda: DecoderBlock(hidden, heads, kv_heads, intermediate), inputs, dtype)
@@ -143,31 +143,37 @@ _ROWS = (
     Workload("rms_linear_bf16_2048x4096x4096", lambda: norm_linear, (In((2048, 4096), bf16), In((4096,), bf16), In((4096, 4096), bf16))),
     Workload("matmul_chain_f32_4096x64x4096x64", lambda: chain, (In((4096, 64)), In((64, 4096)), In((4096, 64)))),
     Workload("biasmatmulrelu_f32_16x64x16", lambda: bias_matmul_relu, (In((16, 64)), In((64,)), In((64, 16)))),
-    Workload("sdpa_f32_1x32x128x64", lambda: attention, _qkv(1, 32, 128, 64, f32)),
-    Workload("sdpa_f32_1x28x2048x128", lambda: attention, _qkv(1, 28, 2048, 128, f32)),
-    Workload("sdpa_f16_causal_1x32x1024x64", lambda: causal_attention, _qkv(1, 32, 1024, 64, f16)),
-    Workload("sdpa_bf16_causal_4x32x4096x128", lambda: causal_attention, _qkv(4, 32, 4096, 128, bf16), sample=(1, 1)),
+    Workload("sdpa_f32_1x32x128x64", lambda: attention, qkv(1, 32, 128, 64, f32)),
+    Workload("sdpa_f32_1x28x2048x128", lambda: attention, qkv(1, 28, 2048, 128, f32)),
+    Workload("sdpa_f16_causal_1x32x1024x64", lambda: causal_attention, qkv(1, 32, 1024, 64, f16)),
+    Workload("sdpa_bf16_causal_4x32x4096x128", lambda: causal_attention, qkv(4, 32, 4096, 128, bf16), sample=(1, 1)),
     Workload("logsumexp_f32_8192x50304", lambda: logsumexp, (In((8192, 50304)),)),
     Workload("crossentropy_f32_4096x50304", lambda: cross_entropy, (In((4096, 50304)), In((4096,), i64, below=50304))),
     Workload("colsum_f32_65536x1024", lambda: column_sum, (In((65536, 1024)),)),
     Workload("sum_f32_all_2^28", lambda: total_sum, (In((1 << 28,)),)),
-    _block("tinyllama_block_f32_128", 2048, 32, 4, 5632, 128, f32),
-    _block("qwen7b_block_f32_128", 3584, 28, 4, 18944, 128, f32),
-    _block("llama8b_block_bf16_2048", 4096, 32, 8, 14336, 2048, bf16),
-    _block("llama8b_block_bf16_decode1", 4096, 32, 8, 14336, 1, bf16),
+    block("tinyllama_block_f32_128", 2048, 32, 4, 5632, 128, f32),
+    block("qwen7b_block_f32_128", 3584, 28, 4, 18944, 128, f32),
+    block("llama8b_block_bf16_2048", 4096, 32, 8, 14336, 2048, bf16),
+    block("llama8b_block_bf16_decode1", 4096, 32, 8, 14336, 1, bf16),
 )
 
 
 @cache
-def workloads() -> dict[str, Workload]:
-    """The workloads by name, in the order of the report."""
-    return {row.name: row for row in _ROWS}
+def workloads(more: bool = False) -> dict[str, Workload]:
+    """The workloads by name, in the order of the report; ``more``: those of `bench.more` instead."""
+    from bench.more import ROWS
+
+    return {row.name: row for row in (ROWS if more else _ROWS)}
 
 
 def named(name: str) -> Workload:
     return workloads()[name]
 
 
-def select(patterns: list[str]) -> list[Workload]:
+def select(patterns: list[str], more: bool = False) -> list[Workload]:
     """Rows whose name contains one of ``patterns`` (all rows for none)."""
-    return [w for w in workloads().values() if not patterns or any(p in w.name for p in patterns)]
+    return [w for w in workloads(more).values() if matches(w.name, patterns)]
+
+
+def matches(name: str, patterns: list[str]) -> bool:
+    return not patterns or any(p in name for p in patterns)

@@ -21,6 +21,8 @@ def test_names_are_unique_and_selectable() -> None:
     assert len(workloads()) == 29
     assert [w.name for w in select(["rmsnorm_bf16"])] == ["rmsnorm_bf16_16384x4096"]
     assert len(select([])) == 29
+    assert len(workloads(more=True)) == len(select([], more=True)) == 64
+    assert not set(workloads()) & set(workloads(more=True))
 
 
 def test_module_and_inputs_are_drawn_the_same_each_time() -> None:
@@ -124,7 +126,7 @@ def test_plot_has_a_bar_and_its_ratio_for_each_workload(tmp_path: Path) -> None:
     file, picture = tmp_path / "results.jsonl", tmp_path / "speed.svg"
     file.write_text("".join(json.dumps(row.record() | {"device": "a GPU"}) + "\n" for row in rows))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(command, "select", lambda names: [Workload(row.workload, lambda: torch.relu, ()) for row in rows])
+        patch.setattr(command, "select", lambda *_: [Workload(row.workload, lambda: torch.relu, ()) for row in rows])
         assert command.main(["--read", str(file), "--plot", str(picture)]) == 0
     drawn = picture.read_text()
     assert all(text in drawn for text in ("on a GPU", "quick", " 2.00", " 1.50", "only_eager", " 0.50"))
