@@ -224,7 +224,7 @@ def write(path: Path, text: str) -> None:
 def explain_command(options: argparse.Namespace) -> int:
     from emmy_eq import steps
 
-    found = list(steps.steps(compiled_from(options)))
+    found = steps.steps(compiled_from(options))
     print(json.dumps([step.record() for step in found], indent=1) if options.json else steps.show(found))
     return 0
 

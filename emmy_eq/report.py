@@ -159,7 +159,7 @@ def explain(compiled: Compiled, verbose: int = 0) -> str:
     if verbose > 1:
         from emmy_eq import steps
 
-        parts.append(steps.show(list(steps.steps(compiled))))
+        parts.append(steps.show(steps.steps(compiled)))
     return "\n\n".join(parts)
 
 

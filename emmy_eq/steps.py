@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from emmy_eq import loop_ir
@@ -23,15 +23,19 @@ _STRUCTURE = (Phase.FUSION, Phase.CUT)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Admitting ``rule`` turned ``before`` into ``after``; it needed each of ``waiting``, which had changed nothing until then."""
+    """Admitting ``rule`` turned ``before`` into ``after``; it needed each of ``waiting``, which had changed nothing until then.
+
+    A value keeps its name from step to step.
+    """
 
     rule: Rule
     waiting: tuple[Rule, ...]
-    before: str
-    after: str
+    before: loop_ir.Program
+    after: loop_ir.Program
 
     def diff(self) -> str:
-        lines = difflib.unified_diff(self.before.splitlines(), self.after.splitlines(), lineterm="", n=2)
+        before, after = (loop_ir.show(program).splitlines() for program in (self.before, self.after))
+        lines = difflib.unified_diff(before, after, lineterm="", n=2)
         return "\n".join(line for line in lines if not line.startswith(("---", "+++")))
 
     def __str__(self) -> str:
@@ -46,13 +50,25 @@ class Step:
             "why": self.rule.doc,
             "rounding": self.rule.rounding.name.lower(),
             "with": [r.name for r in self.waiting],
-            "before": self.before,
-            "after": self.after,
+            "before": loop_ir.show(self.before),
+            "after": loop_ir.show(self.after),
         }
 
 
-def steps(compiled: Compiled) -> Iterator[Step]:
-    """The steps in order; their last ``after`` is the Loop IR of ``compiled``, unless two rules need each other's limits."""
+def steps(compiled: Compiled) -> list[Step]:
+    """The steps in order; their last ``after`` is the Loop IR of ``compiled``, unless two rules need each other's limits.
+
+    That one has the names that ``--ir loop`` prints; what comes before is named after it, step by step.
+    """
+    named: list[Step] = []
+    for step in reversed(list(_steps(compiled))):
+        after = named[-1].before if named else step.after
+        named.append(replace(step, before=loop_ir.alike(step.before, after), after=after))
+    return named[::-1]
+
+
+def _steps(compiled: Compiled) -> Iterator[Step]:
+    """As `steps`, each program in names of its own."""
     admitted = [rule for rule in compiled.rules if rule.phase in _STRUCTURE]
     before = _chosen(compiled, admitted)
     waiting: list[Rule] = []
@@ -69,7 +85,7 @@ def steps(compiled: Compiled) -> Iterator[Step]:
         before, waiting = after, [w for w in waiting if w not in needed]
 
 
-def _needed(compiled: Compiled, admitted: Sequence[Rule], waiting: Sequence[Rule], rule: Rule, after: str) -> list[Rule]:
+def _needed(compiled: Compiled, admitted: Sequence[Rule], waiting: Sequence[Rule], rule: Rule, after: loop_ir.Program) -> list[Rule]:
     """Those of ``waiting`` without which ``rule`` does not lead to ``after``."""
     needed = list(waiting)
     for w in waiting:
@@ -79,9 +95,9 @@ def _needed(compiled: Compiled, admitted: Sequence[Rule], waiting: Sequence[Rule
     return needed
 
 
-def _chosen(compiled: Compiled, rules: Sequence[Rule]) -> str:
+def _chosen(compiled: Compiled, rules: Sequence[Rule]) -> loop_ir.Program:
     """The program that these rules lead to; in the library's order, on which a tie may hang."""
-    return loop_ir.show(compiled.restricted([r for r in compiled.rules if r in rules]).loop_ir)
+    return compiled.restricted([r for r in compiled.rules if r in rules]).loop_ir
 
 
 def show(found: Sequence[Step]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from emmy_eq.errors import VerifyError
-from emmy_eq.loop_ir import Kernel, Program, identity, ops, parse, run, show, verify
+from emmy_eq.loop_ir import Kernel, Program, alike, identity, ops, parse, run, show, verify
 from tests import loop_samples as samples
 
 SAMPLES = samples.all_samples()
@@ -184,6 +184,48 @@ def test_identity_does_not_depend_on_names() -> None:
     assert identity(a) == identity(b)
     assert identity(a) != identity(samples.rmsnorm(rows=5))
     assert len(identity(a)) == 64
+
+
+def program_of(kernel: Kernel) -> Program:
+    return Program((kernel,), kernel.inputs, (), tuple((b.name, b.shape, b.dtype, None) for b in kernel.outputs))
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_in_the_names_of_any_other_kernel_it_computes_the_same(name: str) -> None:
+    kernel = SAMPLES[name]
+    inputs = inputs_of(kernel)
+    assert alike(program_of(kernel), program_of(kernel)) == program_of(kernel)
+    for model in SAMPLES.values():
+        (named,) = alike(program_of(kernel), program_of(model)).kernels
+        verify(named)
+        wanted = dict(zip((b.name for b in kernel.outputs), run(kernel, inputs), strict=True))
+        for b, got in zip(named.outputs, run(named, inputs), strict=True):
+            np.testing.assert_array_equal(got, wanted[b.name])  # the same operations on the same operands
+
+
+def test_values_in_one_place_have_one_name() -> None:
+    """Operands the other way round, and a value that only one of the two has."""
+    model = """kernel f(x: f32[4], y: f32[4]) -> out: f32[4]:
+  loop i0 < 4:
+    v0 = load x[i0]
+    v1 = load y[i0]
+    v2 = mul v0, v1
+    v3 = exp v2
+    v4 = sub v0, v3
+    store out[i0] = v4
+"""
+    other = """kernel f(y: f32[4], x: f32[4]) -> out: f32[4]:
+  loop i0 < 4:
+    v0 = load y[i0]
+    v1 = neg v0
+    v2 = load x[i0]
+    v3 = mul v1, v2
+    v4 = exp v3
+    v5 = sub v2, v4
+    store out[i0] = v5
+"""
+    (named,) = alike(program_of(parse(other, Kernel)), program_of(parse(model, Kernel))).kernels
+    assert show(named) == model.replace("    v2 = mul v0, v1\n", "    v5 = neg v1\n    v2 = mul v0, v5\n")
 
 
 def test_operation_counts() -> None:

@@ -218,5 +218,9 @@ def test_explanations_chain(capsys: pytest.CaptureFixture[str]) -> None:
     assert [s["rule"] for s in chain] == ["multiply_by_reciprocal", "twist_softmax"]
     assert chain[0]["after"] == chain[1]["before"]
     assert "twist" in chain[1]["after"]
+    before, after = (set(chain[0][side].splitlines()) for side in ("before", "after"))
+    assert {line.split()[2] for line in before ^ after} == {"div", "mul", "reciprocal"}  # nothing else is renamed
+    assert main(["compile", "-c", "torch.softmax(torch.randn(4, 8), -1)", "--ir", "loop"]) == 0
+    assert capsys.readouterr().out.strip() == chain[1]["after"].strip()
     assert main(["explain", "-c", "torch.randn(4, 8) + 1"]) == 0
     assert capsys.readouterr().out.startswith("No rule made a difference")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from emmy_eq.loop_ir.alike import alike as alike
 from emmy_eq.loop_ir.canonical import identity as identity
 from emmy_eq.loop_ir.canonical import match as match
 from emmy_eq.loop_ir.canonical import ops as ops
