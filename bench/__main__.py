@@ -10,11 +10,12 @@ from pathlib import Path
 
 import torch
 
-from bench import model, plans
+from bench import ended, model, plans
 from bench.compare import CONTENDERS, Row, compare
 from bench.lines import of_plans, of_runs
 from bench.plot import plot
 from bench.workloads import matches, select
+from emmy_eq.execute import require_cuda
 from emmy_eq.text import table
 
 
@@ -50,9 +51,7 @@ def main(argv: list[str] | None = None) -> int:
         records = {name: r for name, r in plans.merged(options.model_error).items() if matches(name, options.names)}
         print(model.report(records, options.calibration))
         return 0
-    if not torch.cuda.is_available():
-        print(f"skipped: no CUDA device here (torch {torch.__version__}); nothing was timed")
-        return 0
+    require_cuda("python -m bench")
     target = options.target or device_target()
     if options.kernels is not None:
         model.run(chosen, target, options.kernels)
@@ -103,4 +102,4 @@ def _us(value: float | None) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

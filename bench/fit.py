@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
+from bench import ended
 from bench.model import unit
 from bench.plans import merged
 from bench.sweep import points
@@ -189,4 +190,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

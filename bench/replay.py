@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import emmy_eq
+from bench import ended
 from bench.workloads import Workload, select
 from emmy_eq.text import table
 
@@ -48,4 +49,4 @@ def sources(workload: Workload, target: str) -> list[tuple[str, str]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 import emmy_eq
-from bench import sweep
+from bench import ended, sweep
 from bench.__main__ import device_target
 from bench.lines import of_rows
 from bench.plans import LONG
@@ -38,6 +38,7 @@ from emmy_eq.codegen.nvrtc import compile_cubin
 from emmy_eq.codegen.runtime import Executable, Launch, Program
 from emmy_eq.codegen.schedule import Schedule
 from emmy_eq.errors import EmmyError
+from emmy_eq.execute import require_cuda
 from emmy_eq.extract.targets import Target
 from emmy_eq.extract.targets import target as target_named
 from emmy_eq.extract.work import Work
@@ -225,9 +226,7 @@ def main(argv: list[str] | None = None) -> int:
         chosen = [r for r in options.read if not options.names or any(n in r["program"] for n in options.names)]
         print(f"{report(chosen)}\n\n{tiles(chosen)}")
         return 0
-    if not torch.cuda.is_available():
-        print(f"skipped: no CUDA device here (torch {torch.__version__}); nothing was timed")
-        return 0
+    require_cuda("python -m bench.rows")
     every = [*workloads(), *sweep.points(False), *sweep.points(True)]
     names = [n for n in every if not options.names or any(part in n for part in options.names)]
     found = []
@@ -242,4 +241,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

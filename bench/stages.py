@@ -16,6 +16,7 @@ from importlib import import_module
 import torch
 from torch import Tensor, nn
 
+from bench import ended
 from bench.models import DecoderBlock
 from bench.workloads import In, Workload, select
 from emmy_eq import stage
@@ -89,4 +90,4 @@ def run(workload: Workload) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

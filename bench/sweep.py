@@ -21,11 +21,13 @@ import torch
 from torch import Tensor
 
 import emmy_eq
+from bench import ended
 from bench.__main__ import device_target
 from bench.lines import of_plans
 from bench.plans import Record, Task, measure, merged
 from bench.workloads import In, Workload, bf16, chain, f32, norm_linear, swiglu
 from emmy_eq import loop_ir
+from emmy_eq.execute import require_cuda
 from emmy_eq.text import table
 
 TIE = 1.03  # plans within this factor of the fastest one are as good: the same plan's times differ as much from run to run
@@ -195,9 +197,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.read is not None:
         print(report({name: r for name, r in merged(options.read).items() if name in chosen}))
         return 0
-    if not torch.cuda.is_available():
-        print(f"skipped: no CUDA device here (torch {torch.__version__}); nothing was timed")
-        return 0
+    require_cuda("python -m bench.sweep")
     print(report(run(chosen, options.target or device_target(), options.json)))
     return 0
 
@@ -218,4 +218,4 @@ def run(names: Sequence[str], target: str, file: Path | None) -> dict[str, Recor
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

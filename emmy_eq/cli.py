@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from emmy_eq import __version__, progress
 from emmy_eq.errors import EmmyError, InvalidInput
@@ -30,7 +30,7 @@ VIEWS = ("torch", "tensor", "egraph", "loop", "tile", "kernel", "cuda")  # as in
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code: 0 done, 1 the program cannot be compiled or a check failed, 2 bad input."""
+    """Exit code: 0 done, 1 the program cannot be compiled or a check failed, 2 bad input, 3 there is no GPU."""
     words = sys.argv[1:] if argv is None else argv
     if not words:
         parser().print_help(sys.stderr)
@@ -57,8 +57,20 @@ def failed(text: str, code: int, debug: bool) -> int:
     return code
 
 
+class Parser(argparse.ArgumentParser):
+    """Refuses an option that its command does not have; argparse leaves it to the parser of all commands, which knows no option."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:  # type: ignore[override]
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            options = [option for action in self._actions for option in action.option_strings]
+            near = difflib.get_close_matches(unknown[0].partition("=")[0], options, 1)
+            self.error(f"{unknown[0]} is not known here{f'; did you mean {near[0]}?' if near else ''}")
+        return found, unknown
+
+
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="emmy-eq",
         description="An equality-saturation tensor compiler: PyTorch in, fused CUDA out.",
         epilog="example: emmy-eq compile -c 'torch.softmax(torch.randn(4, 8), -1)' --ir loop",
@@ -66,10 +78,10 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"emmy_eq {__version__}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
-    common = argparse.ArgumentParser(add_help=False)
+    common = Parser(add_help=False)
     common.add_argument("--debug", action="store_true", help="a traceback with every error")
 
-    program = argparse.ArgumentParser(add_help=False)
+    program = Parser(add_help=False)
     program.add_argument("program", nargs="?", metavar="FILE.py:NAME", help="a function or module in a file; see --inputs")
     program.add_argument("-c", dest="code", metavar="CODE", help="an expression, or statements that end in one; torch, nn and F are there")
     program.add_argument("--inputs", metavar="EXPR", help="tuple of example inputs for FILE.py:NAME (default: example_inputs in the file)")

@@ -37,6 +37,15 @@ class InvalidInput(EmmyError):
         super().__init__(f"Invalid input: {self.reason}{f' (at {where})' if where else ''}.")
 
 
+class NoDevice(EmmyError):
+    """``what`` needs a GPU, and torch sees none; ``hint`` is what does without."""
+
+    exit_code = 3
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(f"No CUDA device: {what} needs one{hint}.")
+
+
 class VerifyError(EmmyError):
     """A program of one of the IRs breaks that IR's own rules: a fault of the compiler, or of text given to a parser.
 

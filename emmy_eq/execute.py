@@ -11,7 +11,7 @@ from torch import Tensor, fx
 
 from emmy_eq import torch_ir
 from emmy_eq.capture.function import guarded
-from emmy_eq.errors import InvalidInput
+from emmy_eq.errors import InvalidInput, NoDevice
 from emmy_eq.ops import FLOATS
 from emmy_eq.timing import Times, interleaved
 
@@ -63,9 +63,9 @@ def default_device() -> str:
 
 
 def require_cuda(what: str, instead: str = "") -> None:
-    """Raise `InvalidInput` for ``what`` where torch sees no GPU."""
+    """Raise `NoDevice` for ``what`` where torch sees no GPU."""
     if not torch.cuda.is_available():
-        raise InvalidInput(what, f"there is no CUDA device here (torch {torch.__version__}){instead}")
+        raise NoDevice(what, f", and torch {torch.__version__} sees none here{instead}")
 
 
 def run_example(compiled: Compiled, device: str, check: bool = False, bench: bool = False) -> Outcome:
@@ -73,6 +73,7 @@ def run_example(compiled: Compiled, device: str, check: bool = False, bench: boo
     if device == "cuda":
         require_cuda("--device cuda", "; --device sim runs the simulator")
     if bench and device != "cuda":
+        require_cuda("--bench")
         raise InvalidInput("--bench", "only a GPU can be timed; the simulator checks results")
     program = compiled.torch_ir
     given = {name: x.to("cuda" if device == "cuda" else "cpu") for name, x in program.examples().items()}

@@ -11,9 +11,10 @@ import torch
 
 import emmy_eq
 from bench import __main__ as command
-from bench import rows, sweep
+from bench import ended, rows, sweep
 from bench.compare import Entry, Row, in_float64, relative_error
 from bench.workloads import In, Workload, causal_attention, select, workloads
+from emmy_eq.errors import NoDevice
 from emmy_eq.timing import Times
 
 
@@ -80,8 +81,8 @@ def test_report_gives_ratios_and_reasons() -> None:
 def test_without_a_gpu_the_reason_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
-    assert command.main(["gelu"]) == 0
-    assert "skipped: no CUDA device here" in capsys.readouterr().out
+    assert ended(lambda: command.main(["gelu"])) == NoDevice.exit_code
+    assert "No CUDA device: python -m bench needs one" in capsys.readouterr().err
 
 
 def test_unknown_workload_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from emmy_eq.codegen.families import schedules
 from emmy_eq.codegen.lower import lower
 from emmy_eq.codegen.tile_ir import to_tile
 from emmy_eq.codegen.tune import reference
-from emmy_eq.errors import InvalidInput
+from emmy_eq.errors import InvalidInput, NoDevice
 from emmy_eq.extract import calibration
 from emmy_eq.extract.calibration import Calibration
 from emmy_eq.extract.cost import cost
@@ -70,5 +70,5 @@ def test_a_damaged_record_says_so(tmp_path: Path) -> None:
 def test_without_a_gpu_the_reason_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
-    assert cli.main(["targets", "calibrate", "--store", str(tmp_path / "t.sqlite")]) == 2
-    assert "targets calibrate: there is no CUDA device here" in capsys.readouterr().err
+    assert cli.main(["targets", "calibrate", "--store", str(tmp_path / "t.sqlite")]) == NoDevice.exit_code
+    assert "No CUDA device: targets calibrate needs one" in capsys.readouterr().err

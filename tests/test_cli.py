@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from emmy_eq import cli
+from emmy_eq.errors import NoDevice
 
 ROOT = Path(__file__).parent.parent
 
@@ -73,6 +74,18 @@ def test_bad_input_is_one_paragraph_and_exit_code_2(case: str, capsys: pytest.Ca
     assert expected in err
     assert "Traceback" not in err
     assert err.strip().count("\n") == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"), [(["--inptus", "1"], "--inptus is not known here; did you mean --inputs?"), (["--zzz"], "--zzz is not known here\n")]
+)
+def test_an_unknown_option_is_the_commands_own(words: list[str], hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["explain", "-c", "1", *words])
+    err = capsys.readouterr().err
+    assert stop.value.code == 2
+    assert err.startswith("usage: emmy-eq explain")
+    assert hint in err
 
 
 def test_without_a_command_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,8 +179,8 @@ def test_cuda_without_a_gpu_is_refused(capsys: pytest.CaptureFixture[str]) -> No
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
     code, _, err = run(capsys, "run", "-c", "torch.randn(4).exp()", "--device", "cuda")
-    assert code == 2
-    assert "no CUDA device" in err
+    assert code == NoDevice.exit_code
+    assert err.startswith("emmy-eq: No CUDA device: --device cuda needs one")
 
 
 def test_file_and_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

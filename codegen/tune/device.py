@@ -16,8 +16,7 @@ from emmy_eq.codegen.schedule import Schedule
 from emmy_eq.codegen.tile_ir import to_tile
 from emmy_eq.codegen.tune import reference
 from emmy_eq.codegen.tune.protocol import Sample
-from emmy_eq.errors import EmmyError
-from emmy_eq.execute import distance
+from emmy_eq.execute import distance, require_cuda
 from emmy_eq.extract.targets import Target
 
 ONE_BY_ONE = "what the kernels give one by one, which were measured against float64"
@@ -26,8 +25,7 @@ Outputs = Sequence[torch.Tensor]
 
 class Gpu:
     def __init__(self, index: int) -> None:
-        if not torch.cuda.is_available():
-            raise EmmyError(f"Tuning needs a CUDA device, and there is none (torch {torch.__version__}).")
+        require_cuda("tuning")
         torch.cuda.set_device(index)
         from cupy.cuda.runtime import driverGetVersion
 
