@@ -60,7 +60,7 @@ def failed(text: str, code: int, debug: bool) -> int:
 class Parser(argparse.ArgumentParser):
     """Refuses an option that its command does not have; argparse leaves it to the parser of all commands, which knows no option."""
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:  # type: ignore[override]
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             options = [option for action in self._actions for option in action.option_strings]
@@ -162,6 +162,7 @@ def parser() -> argparse.ArgumentParser:
     targeting.add_argument("action", nargs="?", choices=("calibrate",), help="measure this GPU; later compiles for it plan with that")
     targeting.add_argument("--target", help="calibrate: which of them this GPU is (default: by its name)")
     targeting.add_argument("--store", metavar="FILE", help="the record is kept beside this timing store (default: as for tune)")
+    targeting.add_argument("-v", dest="verbose", action="store_true", help="the cost model's fitted constants too")
     targeting.add_argument("--json", action="store_true", help="machine-readable output")
     targeting.set_defaults(command=targets_command)
     return top
@@ -360,8 +361,9 @@ def targets_command(options: argparse.Namespace) -> int:
     from emmy_eq.extract.calibration import show
     from emmy_eq.extract.targets import UNITS, calibrations, target, targets
 
-    rows = [report.fields(target(name)) for name in targets()]
-    print(json.dumps(rows, indent=1) if options.json else report.records(rows, UNITS))
+    rows = [report.fields(t) | {"contraction_units": t.large_units} for t in map(target, targets())]
+    shown = rows if options.verbose else [{key: x for key, x in row.items() if key != "fitted"} for row in rows]
+    print(json.dumps(rows, indent=1) if options.json else report.records(shown, UNITS))
     for found in () if options.json else calibrations().values():
         print(f"\n{show(found, targets()[found.target].published)}")
     return 0

@@ -112,7 +112,7 @@ def units_of(target: Target, dtype: str, loaded: bool) -> tuple[Unit, ...]:
     name = target.contraction_units.get(dtype, "fma")
     by_warpgroups = {("f16", "f16"): "wgmma", ("bf16", "bf16"): "wgmma", ("f32", "fma"): "wgmma_f32"}
     found = [by_warpgroups[dtype, name]] if loaded and target.wgmma and (dtype, name) in by_warpgroups else []
-    in_parts = dtype == "f32" and name == "fma" and target.mma_sync("tf32x3") > target.flops["fma"]
+    in_parts = dtype == "f32" and target.in_parts
     return tuple(units()[n] for n in (*found, name, *(["tf32x3"] if in_parts else [])))
 
 

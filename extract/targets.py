@@ -63,10 +63,19 @@ class Target:
         return self.flops[unit] * self.mma_share
 
     @property
+    def in_parts(self) -> bool:
+        """Whether products of f32 are faster as three of tf32 than on fma, from some size on."""
+        return self.contraction_units["f32"] == "fma" and self.mma_sync("tf32x3") > self.flops["fma"]
+
+    @property
+    def large_units(self) -> Mapping[str, str]:
+        """``contraction_units`` of large products."""
+        return {**self.contraction_units, **({"f32": "tf32x3"} if self.in_parts else {})}
+
+    @property
     def published(self) -> Mapping[str, float]:
         """The peaks that belong to the figures of `emmy_eq.extract.calibration`."""
-        units = {**self.contraction_units, **({"f32": "tf32x3"} if self.wgmma else {})}
-        peaks = {name: self.flops[unit] for name, unit in units.items() if name in calibration.FIGURES}
+        peaks = {name: self.flops[unit] for name, unit in self.large_units.items() if name in calibration.FIGURES}
         exp2 = self.sms * self.sfu_per_clock * self.clock
         return peaks | {"DRAM": self.dram_bandwidth, "L2": self.l2_bandwidth, "fma": self.flops["fma"], "exp2": exp2}
 

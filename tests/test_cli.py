@@ -196,6 +196,8 @@ def test_targets(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "targets")
     assert code == 0
     assert all(name in out for name in ("sm_80", "sm_89", "sm_90a", "sm_120"))
+    assert re.search(r"contraction_units f32 +tf32x3 +fma +tf32x3 +tf32x3 +fma\n", out)
+    assert out.count("\n") < 40 < run(capsys, "targets", "-v")[1].count("fitted")
 
 
 def test_rules_list_and_show(capsys: pytest.CaptureFixture[str]) -> None:

@@ -140,7 +140,7 @@ def _behind_fma(facts: Facts, target: Target, p: Product) -> bool:
 
 def _unit(facts: Facts, target: Target, p: Product) -> str:
     unit = target.contraction_units[operands(facts, p) or "f32"]
-    return "tf32x3" if unit == "fma" and target.mma_sync("tf32x3") > target.flops["fma"] else unit
+    return "tf32x3" if unit == "fma" and target.in_parts else unit
 
 
 def _rows(facts: Facts, target: Target, p: Product) -> Iterator[Schedule]:
