@@ -150,6 +150,9 @@ def test_positions_are_the_users_lines() -> None:
         ("torch.fft.fft(torch.ones(4))", "fft"),
         ("F.pad(torch.ones(1, 2, 4), (1, 1), 'nonsense')", "nonsense|Unrecognised"),
         ("nn.BatchNorm1d(3)(torch.ones(2, 3))", "training=True"),
+        ("torch.ones(3) * torch.tensor(torch.ones(3).tolist())", "depends on a tensor's data"),
+        ("x = torch.ones(2, 2) * 3; y = x.view(-1); x.t_(); y", r"t_ of shape \(2, 2\).* strides"),
+        ("x = torch.ones(2, 2)\nwith torch.autocast('cpu', torch.bfloat16):\n    y = x @ x\ny", "autocast.* line 3"),
     ],
 )
 def test_refused_by_name(code: str, message: str) -> None:

@@ -10,9 +10,10 @@ import pytest
 from emmy_eq import loop_ir
 from emmy_eq.codegen import kernel_ir, schedule, simulate, tile_ir
 from emmy_eq.codegen.families import schedules
-from emmy_eq.codegen.lower import lower
+from emmy_eq.codegen.lower import barriers, lower
 from emmy_eq.errors import Unsupported
 from emmy_eq.extract.targets import Target, target
+from emmy_eq.index import const
 from emmy_eq.ops import DTYPES
 from tests import tile_kernels as kernels
 
@@ -206,3 +207,18 @@ def test_shared_memory_has_a_limit() -> None:
     tile = tile_ir.to_tile(kernels.kernel(kernels.attention(1, 256, 256, 128)), row)
     with pytest.raises(Unsupported, match="bytes of shared memory"):
         lower(tile, target("RTX5090"))
+
+
+def test_a_deep_nest_gets_its_barriers_without_walking_it_over_and_over() -> None:
+    """A write, a read, and in the next iteration a write again: two barriers, at any depth; passes that double would take years."""
+    zero = const(0)
+    write = kernel_ir.Store((kernel_ir.Lit("f32", 0),), "f32", "shared", "s", zero)
+    body: tuple[kernel_ir.Stmt, ...] = (write, kernel_ir.Load(("v",), "f32", "shared", "s", zero))
+    for depth in range(40):
+        body = (kernel_ir.For(f"i{depth}", zero, const(2), 1, body),)
+    found = barriers.insert(body)
+    for _ in range(40):
+        (loop,) = found
+        assert isinstance(loop, kernel_ir.For)
+        found = loop.body
+    assert [type(s) for s in found] == [kernel_ir.Barrier, kernel_ir.Store, kernel_ir.Barrier, kernel_ir.Load]

@@ -5,7 +5,7 @@ Asynchronous copies are not seen here: who issues them puts the barrier after th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from emmy_eq.codegen import kernel_ir as k
 
@@ -37,6 +37,7 @@ def insert(body: tuple[k.Stmt, ...], doubled: frozenset[str] = frozenset()) -> t
 @dataclass(frozen=True, slots=True)
 class _Inserter:
     doubled: frozenset[str]
+    loops: dict[int, tuple[k.For, k.For, Pending]] = field(default_factory=dict)  # by id: the loop, with its barriers, what it leaves
 
     def body(self, body: tuple[k.Stmt, ...], pending: Pending) -> tuple[tuple[k.Stmt, ...], Pending]:
         out: list[k.Stmt] = []
@@ -69,10 +70,15 @@ class _Inserter:
         return seen
 
     def loop(self, s: k.For, pending: Pending) -> tuple[k.For, Pending]:
-        """Barriers within ``s``: the second pass starts from what the first left pending, as the second iteration does."""
-        _, after = self.body(s.body, NONE)
-        body, after = self.body(s.body, after)
-        return replace(s, body=body), pending | after
+        """Barriers within ``s``: the second pass starts from what the first left pending, as the second iteration does.
+
+        Each loop once: its passes, within those of the loops around it, would double with every level of a nest."""
+        if id(s) not in self.loops:
+            _, after = self.body(s.body, NONE)
+            body, after = self.body(s.body, after)
+            self.loops[id(s)] = s, replace(s, body=body), after
+        _, parted, after = self.loops[id(s)]
+        return parted, pending | after
 
     def accesses(self, s: k.Stmt) -> Pending:
         if isinstance(s, k.Load) and s.space == "shared":

@@ -31,6 +31,7 @@ _NOT_THE_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parent), 
 
 # Arguments that say where or how a tensor is stored: no part of what it holds.
 _SHORT = {"scaled_dot_product_attention": "sdpa", "native_layer_norm": "layer_norm", "to_copy": "cast"}
+_DATA = "a Python value that depends on a tensor's data"
 _PLACEMENT = frozenset({"device", "layout", "pin_memory", "memory_format", "non_blocking"})
 
 
@@ -153,6 +154,8 @@ class Tracer(TorchDispatchMode):
             found = pure(**arguments)
         if found.shape != target.shape:
             raise Unsupported(packet, f"it would change the shape to {tuple(found.shape)} in place", where(), tuple(target.shape))
+        if torch.Tag.inplace_view in func.tags and found.stride() != target.stride():
+            raise Unsupported(packet, f"it would change the strides to {found.stride()} in place", where(), tuple(target.shape))
         if not torch.can_cast(found.dtype, target.dtype):
             raise Unsupported(packet, f"its result of {found.dtype} cannot be stored as {target.dtype}", where())
         self.memory.write(target, self.memory.ref(self._convert({"self": found, "dtype": target.dtype})))
@@ -161,7 +164,7 @@ class Tracer(TorchDispatchMode):
     def _without_row(self, func: Any, arguments: dict[str, Any]) -> Any:
         name = str(func).removeprefix("aten.")
         if name in ("_local_scalar_dense.default", "tensor_split.tensor_indices_or_sections"):
-            raise Unsupported("item", "a Python value that depends on a tensor's data", where())
+            raise Unsupported("item", _DATA, where())
         if torch.Tag.nondeterministic_seeded in func.tags and ("size" in arguments or name.startswith("randperm")):
             return self._random(func, arguments)
         # By position, since torch's callers have a ``self`` of their own.
@@ -239,13 +242,17 @@ class Tracer(TorchDispatchMode):
         return fresh
 
 
-class _Literals(TorchFunctionMode):
-    """Keeps the data of literals: made on the device of a tensor without data, they would lose it before dispatch."""
+class _Calls(TorchFunctionMode):
+    """Sees what is called above dispatch, where a tensor without data would differ from one with it: literals would lose their data."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
+        if torch._C._is_any_autocast_enabled():  # it casts by device, and sees none here
+            raise Unsupported("autocast", "a region of mixed precision; give its operands their types with .to(dtype)", where())
         if func in (torch.tensor, torch.as_tensor, torch.asarray):
             kwargs.pop("device", None)
+        if func in (Tensor.tolist, Tensor.numpy, Tensor.__array__) and args[0].is_meta:
+            raise Unsupported("item", _DATA, where())
         if func is Tensor.new_tensor:
             return torch.tensor(args[1], dtype=kwargs.get("dtype") or args[0].dtype)
         if func in (Tensor.__getitem__, Tensor.__setitem__):
@@ -320,7 +327,7 @@ def recording(tracer: Tracer) -> Iterator[None]:
     hook = torch.nn.modules.module.register_module_forward_pre_hook(name_parameters)
     try:
         # Below autograd, composite operations reach the tracer before they decompose.
-        with torch.no_grad(), torch._C._AutoDispatchBelowAutograd(), tracer, _Literals():
+        with torch.no_grad(), torch._C._AutoDispatchBelowAutograd(), tracer, _Calls():
             yield
     finally:
         hook.remove()
