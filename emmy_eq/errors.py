@@ -37,6 +37,18 @@ class InvalidInput(EmmyError):
         super().__init__(f"Invalid input: {self.reason}{f' (at {where})' if where else ''}.")
 
 
+class InvalidSource(InvalidInput):
+    """Python text that does not parse; ``what`` is the file, or the line of text, with ``{}`` for its line number."""
+
+    def __init__(self, what: str, error: SyntaxError) -> None:
+        super().__init__(what.replace("{}", str(error.lineno)), error.msg)
+        line = (error.text or "").rstrip()
+        indent, start = len(line) - len(line.lstrip()), (error.offset or 1) - 1
+        end = error.end_offset if error.end_lineno == error.lineno and error.end_offset else 0
+        if line:
+            self.args = (f"{self}\n    {line[indent:]}\n    {' ' * (start - indent)}{'^' * max(1, end - 1 - start)}",)
+
+
 class NoDevice(EmmyError):
     """``what`` needs a GPU, and torch sees none; ``hint`` is what does without."""
 

@@ -15,7 +15,7 @@ from textwrap import indent
 from typing import Any
 
 from emmy_eq.algebra import Scalar, Val
-from emmy_eq.errors import InvalidInput
+from emmy_eq.errors import InvalidInput, InvalidSource
 from emmy_eq.mathematics import show
 from emmy_eq.rule import Rule
 from emmy_eq.rules import library
@@ -32,6 +32,8 @@ def from_file(path: str) -> tuple[Rule, ...]:
         scope = runpy.run_path(path)
     except InvalidInput as error:
         raise InvalidInput(f"rule file {path}", error.reason) from error
+    except SyntaxError as error:
+        raise InvalidSource(f"rule file {error.filename}:{{}}", error) from error
     except Exception as error:
         raise InvalidInput(f"rule file {path}", f"running it raised {type(error).__name__}: {error}") from error
     if callable(scope.get("rules")):

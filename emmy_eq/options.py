@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from emmy_eq import progress
-from emmy_eq.errors import InvalidInput
+from emmy_eq.errors import InvalidInput, InvalidSource
 
 if TYPE_CHECKING:
     from emmy_eq.pipeline import Compiled
@@ -87,6 +87,8 @@ def load(program: str, inputs: str | None) -> tuple[Callable[..., Any], tuple[An
         found = scope.get(name)
         given = eval(inputs, {**scope, "torch": torch}) if inputs is not None else scope.get("example_inputs")
         given = given() if callable(given) else given
+    except SyntaxError as error:
+        raise InvalidSource("--inputs" if error.filename == "<string>" else f"{error.filename}:{{}}", error) from error
     except Exception as error:
         raise InvalidInput(program, f"running it raised {type(error).__name__}: {error}") from error
     if not callable(found):

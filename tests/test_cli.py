@@ -41,7 +41,6 @@ def test_help_answers_without_torch() -> None:
 BAD: dict[str, tuple[list[str], str]] = {
     "no program": (["compile"], "give either -c CODE or FILE.py:NAME"),
     "two programs": (["compile", "-c", "1", "a.py:f"], "give either -c CODE or FILE.py:NAME"),
-    "syntax": (["compile", "-c", "torch.randn(4"], "Invalid input"),
     "name": (["compile", "-c", "nosuch(torch.randn(4))"], "nosuch"),
     "shape": (["compile", "-c", "torch.randn(2, 3) @ torch.randn(4, 5)"], "Invalid input"),
     "no tensor": (["compile", "-c", "1 + 1"], "Invalid input"),
@@ -86,6 +85,22 @@ def test_an_unknown_option_is_the_commands_own(words: list[str], hint: str, caps
     assert stop.value.code == 2
     assert err.startswith("usage: emmy-eq explain")
     assert hint in err
+
+
+def test_a_syntax_error_shows_its_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "model.py"
+    file.write_text("import torch\ndef f(x):\n    return x +* 2\n")
+    said = [
+        run(capsys, "compile", "-c", "x = torch.randn(4)\nx +* 2"),
+        run(capsys, "compile", f"{file}:f"),
+        run(capsys, "rules", "list", "--rules", str(file)),
+        run(capsys, "compile", f"{__file__}:f", "--inputs", "1 +* 2"),
+    ]
+    begins = ["line 2 of the code", f"{file}:3", f"rule file {file}:3", "--inputs"]
+    lines = [("x +* 2", 3), ("return x +* 2", 10), ("return x +* 2", 10), ("1 +* 2", 3)]
+    for (code, out, err), place, (line, caret) in zip(said, begins, lines, strict=True):
+        assert (code, out) == (2, "")
+        assert err == f"emmy-eq: Invalid input: {place}: invalid syntax.\n    {line}\n    {' ' * caret}^\n"
 
 
 def test_without_a_command_the_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

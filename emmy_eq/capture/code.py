@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from emmy_eq.capture.function import finish, guarded
 from emmy_eq.capture.tracer import CODE, Tracer, constructing, recording
-from emmy_eq.errors import InvalidInput
+from emmy_eq.errors import InvalidInput, InvalidSource
 from emmy_eq.torch_ir import Program
 
 _FACTORIES = ("arange empty eye full linspace logspace ones rand randint randn randperm tensor zeros normal as_tensor").split()
@@ -51,7 +51,7 @@ def _parse(code: str) -> ast.Module:
     try:
         tree = ast.parse(code.strip(), CODE)
     except SyntaxError as error:
-        raise InvalidInput("code", f"line {error.lineno}: {error.msg}") from error
+        raise InvalidSource("line {} of the code", error) from error
     if not tree.body:
         raise InvalidInput("code", "it is empty")
     return tree
