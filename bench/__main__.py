@@ -12,7 +12,7 @@ import torch
 
 from bench import ended, model, plans
 from bench.compare import CONTENDERS, Row, compare
-from bench.lines import of_plans, of_runs
+from bench.lines import existing, of_plans, of_runs
 from bench.plot import plot
 from bench.workloads import matches, select
 from emmy_eq.execute import require_cuda
@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--model-error", type=of_plans, metavar="FILE", help="today's cost model against the times of such a file, and stop"
     )
-    parser.add_argument("--calibration", type=Path, metavar="FILE", help="--model-error: a targets.json of `emmy-eq targets calibrate`")
+    parser.add_argument("--calibration", type=existing, metavar="FILE", help="--model-error: a targets.json of `emmy-eq targets calibrate`")
     parser.add_argument("--more", action="store_true", help="the workloads of bench.more, which no constant was fitted to, instead")
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     options = parser.parse_args(argv)

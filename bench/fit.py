@@ -19,18 +19,19 @@ from statistics import fmean, median
 from typing import Any
 
 from bench import ended
+from bench.lines import existing
 from bench.model import unit
 from bench.plans import merged
 from bench.sweep import points
 from bench.workloads import workloads
-from emmy_eq import loop_ir
+from emmy_eq import loop_ir, progress
 from emmy_eq.codegen import schedule
 from emmy_eq.extract import fitted
 from emmy_eq.extract.cost import cost_of, cost_of_tile
 from emmy_eq.extract.products import Tile, Unit, units
 from emmy_eq.extract.targets import Target, targets
 from emmy_eq.extract.work import Work
-from emmy_eq.text import table
+from emmy_eq.text import count, table
 
 RESULTS = Path("bench/results")
 FILES = tuple(RESULTS / f"{name}-h200.jsonl" for name in ("kernels", "sweeps", "rows"))
@@ -85,13 +86,15 @@ def samples(lines: Sequence[dict[str, Any]]) -> list[Sample]:
                 kernels[identity] = (k["loops"], k["schedule"])
                 if program not in out:
                     seen.add(identity)
-    found = []
+    found: list[Sample] = []
     for identity, (loops, row) in kernels.items():
+        progress.note(f"{count(len(found), 'kernel')} of {len(kernels)}")
         kernel = loop_ir.parse(loops, loop_ir.Kernel)
         work = Work(kernel)
         found.append(Sample(unit(kernel, row), work, median(times[identity]), identity not in seen, _tile(row, work)))
-    for record in lines:
+    for n, record in enumerate(lines):
         if "rows" in record:
+            progress.note(f"rows, line {n + 1} of {len(lines)}")
             found += _rows(record, record["program"] in out)
     return found
 
@@ -129,9 +132,10 @@ def loss(of: Sequence[Sample], target: Target) -> float:
 def fit(of: Sequence[Sample], target: Target) -> Target:
     """``target`` with the constants that fit ``of`` best, from its own on."""
     off = [s.off(target) for s in of]
-    for _ in range(ROUNDS):
+    for turn in range(ROUNDS):
         before = sum(off)
         for name in target.fitted:
+            progress.note(f"round {turn + 1}, {name}, off by {sum(off) / len(of):.4f}")
             some = [n for n, s in enumerate(of) if s.depends(name)]
             most = MOST_SHARE if "x" in name else float("inf")
             for step in STEPS:
@@ -141,7 +145,6 @@ def fit(of: Sequence[Sample], target: Target) -> Target:
                     target = near
                     for n, value in zip(some, found, strict=True):
                         off[n] = value
-        print(f"  {sum(off) / len(of):.4f}", file=sys.stderr, flush=True)
         if sum(off) > 0.99 * before:
             break
     return target
@@ -173,13 +176,15 @@ def written(text: str, values: Mapping[str, float]) -> str:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.fit", description=__doc__)
     parser.add_argument(
-        "files", nargs="*", type=Path, default=FILES, metavar="FILE", help="of `bench --kernels`, `bench.sweep`, `bench.rows`"
+        "files", nargs="*", type=existing, default=FILES, metavar="FILE", help="of `bench --kernels`, `bench.sweep`, `bench.rows`"
     )
     parser.add_argument("--write", action="store_true", help="put the constants into extract/fitted.py")
     options = parser.parse_args(argv)
-    of = samples([json.loads(line) for file in options.files if file.exists() for line in file.read_text().splitlines()])
+    with progress.doing("reading measured kernels"):
+        of = samples([json.loads(line) for file in options.files if file.exists() for line in file.read_text().splitlines()])
     before = targets()["H200"]
-    after = fit([s for s in of if not s.left_out], before)
+    with progress.doing("fitting"):
+        after = fit([s for s in of if not s.left_out], before)
     print(report(of, before, after))
     changed = [[n, f"{v:.3g}", f"{after.fitted[n]:.3g}"] for n, v in before.fitted.items() if v != after.fitted[n]]
     print(f"\n{table(['constant', 'before', 'after'], changed)}")

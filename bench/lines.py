@@ -26,6 +26,13 @@ def lines(*fields: str) -> Callable[[str | Path], list[dict[str, Any]]]:
     return read
 
 
+def existing(path: str) -> Path:
+    """An argparse type: a file that is there."""
+    if not Path(path).is_file():
+        raise ArgumentTypeError(f"{path}: there is no such file")
+    return Path(path)
+
+
 of_runs = lines("workload", "device", "eager", "compile", "emmy_eq")  # of `bench --json`
 of_plans = lines("program", "target", "plans", "kernels")  # of `bench --kernels` and `bench.sweep --json`
 of_rows = lines("program", "kernel", "target", "loops", "rows")  # of `bench.rows --json`

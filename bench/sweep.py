@@ -26,7 +26,7 @@ from bench.__main__ import device_target
 from bench.lines import of_plans
 from bench.plans import Record, Task, measure, merged
 from bench.workloads import In, Workload, bf16, chain, f32, norm_linear, swiglu
-from emmy_eq import loop_ir
+from emmy_eq import loop_ir, progress
 from emmy_eq.execute import require_cuda
 from emmy_eq.text import table
 
@@ -150,7 +150,11 @@ def _chosen(record: Record, kernels: list[str], stored: tuple[str, ...]) -> Choi
 
 def report(records: Mapping[str, Record]) -> str:
     """A line a point where the model's choice is not the fastest; the share of agreement by family, by model and after tuning."""
-    pairs = {name: (choice(r), tuned(r)) for name, r in records.items()}
+    pairs: dict[str, tuple[Choice, Choice]] = {}
+    with progress.doing("choosing plans"):
+        for name, r in records.items():
+            progress.note(f"{name}, {len(pairs) + 1} of {len(records)}")
+            pairs[name] = choice(r), tuned(r)
     off = [
         [name, _words(c.stored), _us(c.us), _words(c.best_stored), _us(c.best), _words(t.stored), _us(t.us)]
         for name, (c, t) in pairs.items()

@@ -85,6 +85,13 @@ def test_without_a_gpu_the_reason_is_printed(capsys: pytest.CaptureFixture[str])
     assert "No CUDA device: python -m bench needs one" in capsys.readouterr().err
 
 
+def test_a_calibration_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as stop:
+        command.main(["--calibration", str(tmp_path / "targets.json")])
+    assert stop.value.code == 2
+    assert "targets.json: there is no such file" in capsys.readouterr().err
+
+
 def test_unknown_workload_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         command.main(["nosuch"])
