@@ -134,7 +134,7 @@ def certify_split(row: ops.Twist | ops.Best) -> Outcome:
 def show(found: Sequence[Outcome]) -> str:
     """A line a rule; then survivors, counterexamples, and the mutation score."""
     lines = [table(["rule", "layers", "draws", "seconds", "mutants", "verdict"], [_row(o) for o in found])]
-    layers = sorted({name for o in found for name in o.certificate.layers})
+    layers = sorted({name for o in found for name in _spoke(o.certificate)})
     lines += [f"layers: {', '.join(layers)}"] if layers else []
     for o in found:
         if not o.holds:
@@ -143,15 +143,21 @@ def show(found: Sequence[Outcome]) -> str:
     killed, counted = certificates.score([o.certificate for o in found])
     if counted:
         same = sum(o.certificate.mutants.get("equivalent", 0) for o in found)
-        lines.append(f"mutants killed: {killed} of {counted}, {100 * killed / counted:.1f} % ({same} more are true rules)")
+        others = f" ({same} more {'is a true rule' if same == 1 else 'are true rules'})" if same else ""
+        lines.append(f"mutants killed: {killed} of {counted}, {100 * killed / counted:.1f} %{others}")
     return "\n".join(lines)
 
 
 def _row(o: Outcome) -> list[str]:
     c = o.certificate
-    spoke = [name.split()[0] for name, said in c.layers.items() if not said.startswith("abstains")]
+    spoke = [name.split()[0] for name in _spoke(c)]
     killed, counted = certificates.score([c])
     return [c.rule, " ".join(sorted(spoke)), str(c.draws), f"{o.seconds:.1f}", f"{killed}/{counted}", "holds" if o.holds else "REFUTED"]
+
+
+def _spoke(c: Certificate) -> list[str]:
+    """The layers that did not abstain."""
+    return [name for name, said in c.layers.items() if not said.startswith("abstains")]
 
 
 def record(o: Outcome) -> dict[str, Any]:
