@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from emmy_eq.pipeline import Compiled
 
 MAY_CHANGE: Mapping[Rounding, str] = {
-    Rounding.EXACT: "nothing: the same bits, NaN and -0.0 included",
-    Rounding.REASSOCIATES: "the last digits: the same real number, rounded in another order",
-    Rounding.CONTRACTS: "the last digits, towards the exact value: some roundings are left out",
-    Rounding.APPROXIMATES: "digits within the bound that the rule states",
+    Rounding.EXACT: "exact: changes nothing, the same bits, NaN and -0.0 included",
+    Rounding.REASSOCIATES: "reassociates: may change the last digits; the same real number, rounded in another order",
+    Rounding.CONTRACTS: "contracts: may change the last digits, towards the exact value; some roundings are left out",
+    Rounding.APPROXIMATES: "approximates: may change digits, within the bound that the rule states",
 }
 _UNITS: Mapping[str, tuple[str, str]] = {
     "k16": ("16-bit products on tensor cores", "the last digits: products are exact, tensor cores cut off as they add"),
@@ -39,13 +39,14 @@ def explain(compiled: Compiled) -> str:
         if matches.get(rule.name):
             found[rule.rounding].append(rule)
     admitted = max((rule.rounding for rule in compiled.rules), default=Rounding.EXACT)
-    parts = [f"accuracy {compiled.options.accuracy}: rules up to {admitted.name.lower()} take part."]
+    kinds = ", ".join(rounding.name.lower() for rounding in MAY_CHANGE if rounding <= admitted)
+    parts = [f"accuracy {compiled.options.accuracy} uses rules of these kinds: {kinds}"]
     if compiled.left_out:
         parts.append(f"left out, since it does not admit them: {', '.join(rule.name for rule in compiled.left_out)}")
     for rounding, may in MAY_CHANGE.items():
         if found[rounding]:
             rows = [[rule.name, str(rule), str(matches[rule.name])] for rule in found[rounding]]
-            parts.append(f"{rounding.name.lower()} may change {may}\n{table(['rule', 'rewrite', 'matches'], rows)}")
+            parts.append(f"{may}\n{table(['rule', 'rewrite', 'matches'], rows)}")
     if kernels := _computed(compiled):
         parts.append(table(["kernel", "computes", "may change"], kernels))
     return "\n\n".join([*parts, _STRICT if (compiled.options.accuracy, admitted) == ("strict", Rounding.EXACT) else _OTHERS])

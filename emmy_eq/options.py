@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from emmy_eq.torch_ir import Program
 
 
+EXAMPLE = "WORK=t256 TILE=i0:t256 RASTER=row"
+
+
 def compiled_from(options: argparse.Namespace) -> Compiled:
     """The program that the options name, captured when first asked for."""
     if (options.code is None) == (options.program is None):
@@ -68,6 +71,9 @@ def parse_schedule(rows: Sequence[str] | None) -> dict[str, str] | str | None:
         raise InvalidInput("--schedule", "it is empty; --ir tile prints the row in use")
     if len(rows) == 1 and "=" in rows[0].split(maxsplit=1)[0]:
         return rows[0]
+    bare = next((row for row in rows if "=" not in row), None)
+    if bare is not None:
+        raise InvalidInput(f"--schedule {bare!r}", f"it has no KEY=VALUE, as '{EXAMPLE}' has; --ir tile prints the row in use")
     named = [row.split(maxsplit=1) for row in rows]
     if not all(len(parts) == 2 and "=" not in parts[0] for parts in named):
         raise InvalidInput("--schedule", "several schedules need a kernel's name each: 'KERNEL WORK=... TILE=...'")

@@ -219,12 +219,12 @@ def test_explain_accuracy_says_what_may_change(capsys: pytest.CaptureFixture[str
     code = "x=torch.randn(4,8); torch.softmax(x,1)@torch.randn(8,4)"
     assert cli.main(["compile", "-c", code, "--explain-accuracy"]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("accuracy default: rules up to contracts take part.")
-    assert "reassociates may change the last digits" in text
+    assert text.startswith("accuracy default uses rules of these kinds: exact, reassociates, contracts\n")
+    assert "reassociates: may change the last digits" in text
     assert "twist_softmax_weighted" in text
     assert cli.main(["compile", "-c", code, "--accuracy", "strict", "--explain-accuracy"]) == 0
     text = capsys.readouterr().out
-    assert "rules up to exact take part" in text
+    assert "uses rules of these kinds: exact\n" in text
     assert "last digits" not in text.split("Under every accuracy")[0]
 
 
