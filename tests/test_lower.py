@@ -190,6 +190,24 @@ def test_infinity_beyond_the_rows_end_does_not_reach_the_sum() -> None:
     assert got.tolist() == [33, 33]
 
 
+def test_an_empty_scan_leaves_the_rest_of_its_kernel() -> None:
+    """Merged with results that are not empty; the scan alone needs no kernel."""
+    text = """
+kernel k() -> out0: f32[], out1: f32[0]:
+  v0 = lit f32 2.0
+  fold i0 < 0:
+    carry v1 = sum(v0)
+  observe:
+    store out1[i0] = v1
+  v2 = add v0, v1
+  store out0[] = v2
+"""
+    kernel = kernels.kernel(text)
+    total, running = simulated(kernel, schedules(kernel, H200)[0], {})
+    assert total == 2.0
+    assert running.size == 0
+
+
 def test_threads_of_result_and_fold_cannot_be_the_same() -> None:
     with pytest.raises(Unsupported, match="STAGE=1:shared"):
         lower(tile_ir.to_tile(kernels.kernel(kernels.matmul(8, 32, 32)), schedule.parse("WORK=t32 TILE=i1:t32 REDUCE=i2:t32")), H200)

@@ -28,9 +28,7 @@ MIN_CHUNK = 4
 def emit(e: Engine, f: Fold) -> None:
     """Compute every carry of ``f`` in the home layout of its free axes, and remember the results."""
     states = [make_state(e, c) for c in f.carries]
-    if any(a.extent == 0 for a in f.axes):
-        for c, st in zip(f.carries, states, strict=True):
-            bind(e, c, tuple(scalar(lit, d) for lit, d in zip(st.identity(), st.dtypes, strict=True)))
+    if over_nothing(e, f, states):
         return
     f, states = scales.unscaled(e, f, states)
     placed = e.place(f.axes)
@@ -43,6 +41,15 @@ def emit(e: Engine, f: Fold) -> None:
     parts = _walk(e, f, placed, states, steps, _chunk(steps) if chunked else steps)
     maps = {p.map.axis: p.map for p in placed}
     finish(e, f, states, [reduce.across(e.b, st, part, maps) for st, part in zip(states, parts, strict=True)], maps)
+
+
+def over_nothing(e: Engine, f: Fold, states: list[State]) -> bool:
+    """Whether ``f`` has no elements; its carries are identities then."""
+    if all(a.extent > 0 for a in f.axes):
+        return False
+    for c, st in zip(f.carries, states, strict=True):
+        bind(e, c, tuple(scalar(lit, d) for lit, d in zip(st.identity(), st.dtypes, strict=True)))
+    return True
 
 
 def _walk(e: Engine, f: Fold, placed: list[Placed], states: list[State], steps: int, chunk: int) -> list[Parts]:

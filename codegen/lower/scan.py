@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 
 def emit(e: Engine, f: Fold) -> None:
-    if len(f.axes) != 1 or f.axes[0].extent == 0:
-        raise Unsupported("scan", "along several axes at once, or an empty one", shape=[a.extent for a in f.axes])
+    if len(f.axes) != 1:
+        raise Unsupported("scan", "along several axes at once", shape=[a.extent for a in f.axes])
     states = [fold.make_state(e, c) for c in f.carries]
+    if fold.over_nothing(e, f, states):
+        return
     placed = e.place(f.axes)
     fold.free_threads(e, f, placed)
     if placed[0].map.stride != 1:
