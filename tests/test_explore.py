@@ -120,6 +120,16 @@ def test_a_wrong_sweep_is_refused(stated: str) -> None:
         sizes.sweep(CHAIN, stated, Options("H200"))
 
 
+def test_what_rules_made_is_called_so_and_pinned_by_the_same_name(capsys: pytest.CaptureFixture[str]) -> None:
+    code = "torch.randn(16, 64) @ torch.randn(64, 64) @ torch.randn(64, 16)"
+    assert cli.main(["explore", "-c", code]) == 0
+    said = capsys.readouterr().out
+    assert "each cut against the same plan without it" in said
+    assert said.endswith("made by rules, no tensor of the program: sum\n")
+    assert cli.main(["compile", "-c", code, "--place", "sum=cut", "--ir", "loop"]) == 0
+    assert "\ntemps sum: f32[64,16]\n" in capsys.readouterr().out
+
+
 def test_targets_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["compile", "-c", CHAIN, "--targets", "a100,h200,rtx5090", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -61,7 +61,7 @@ def _on(n: int, chosen: int, css: str = "") -> str:
 def _front(found: Study, chosen: int) -> str:
     body = (_cells("td", row, _on(n, chosen)) for n, row in enumerate(rows(found), 1))
     trades = (f"<ul{_on(n, chosen, 'choice')}>{_trades(plan)}</ul>" for n, plan in enumerate(found.plans, 1))
-    return f"{_table(HEAD, body)}<h3>What each cut of this plan trades</h3>{''.join(trades)}"
+    return f"{_table(HEAD, body)}<h3>What each cut of this plan trades against the same plan without it</h3>{''.join(trades)}"
 
 
 def _trades(plan: Candidate) -> str:

@@ -10,6 +10,7 @@ from emmy_eq.extract.front import Candidate
 from emmy_eq.text import binary, quantity, some, table
 
 WIDE = 8  # names or trades in a row
+AGAINST = "each cut against the same plan without it; --place NAME=cut or NAME=fuse pins one:"
 HEAD = ("plan", "launches", "DRAM", "L2", "flops", "model us", "measured us", "stored between kernels")
 
 
@@ -37,7 +38,12 @@ def measured(plan: Candidate) -> str:
 def text(found: Study) -> str:
     """The front as a table, then what each cut trades in the plans that make it."""
     seen = f"{len(found.plans)} plans on the front for {found.compiled.target}; * is the one that a compile takes"
-    return "\n\n".join([table(HEAD, rows(found)), seen, "\n".join(trades(found)) or "No plan stores what it could do without."])
+    lines = trades(found)
+    said = [AGAINST, *lines] if lines else ["No plan stores what it could do without."]
+    tensors = {seam.name for seam in found.compiled.egraph.seams}
+    made = sorted({name for plan in found.plans for name in plan.stored} - tensors)
+    others = [f"made by rules, no tensor of the program: {some(made, WIDE)}"] if made else []
+    return "\n\n".join([table(HEAD, rows(found)), seen, "\n".join([*said, *others])])
 
 
 def trades(found: Study) -> list[str]:
