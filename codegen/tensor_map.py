@@ -31,7 +31,7 @@ class Descriptor:
         self._at = 0
 
     def point_at(self, base: int) -> None:
-        """Describe the tensor at device address ``base``."""
+        """Describe the tensor in the buffer at device address ``base``."""
         if base == self._at:
             return
         m, rank, size = self.map, len(self.map.shape), itemsize(self.map.dtype)
@@ -39,7 +39,7 @@ class Descriptor:
         strides = (ctypes.c_uint64 * max(1, rank - 1))(*(s * size for s in m.strides[1:]))
         box, steps = (ctypes.c_uint32 * rank)(*m.box), (ctypes.c_uint32 * rank)(*[1] * rank)
         status = _driver().cuTensorMapEncodeTiled(
-            ctypes.c_void_p(self.address), _DTYPE[m.dtype], rank, ctypes.c_void_p(base), shape, strides, box, steps,
+            ctypes.c_void_p(self.address), _DTYPE[m.dtype], rank, ctypes.c_void_p(base + m.start * size), shape, strides, box, steps,
             0, _SWIZZLE[m.swizzle], _L2_256B, 0,
         )  # fmt: skip
         if status:

@@ -3,8 +3,8 @@
 Nothing is fused here.  A read under the producer's own axes is *pointwise*, and the fusion rule makes it the producer's
 body.  Index maps have no buffer: they are the index expressions of their readers' loads.  Where these are not the
 producer's axes (a rotary half, a key read under the key axis, a window, a pad) the load is *renamed*, and for a producer
-that is an elementwise cone the fused alternative is stated as an equality: the cone once more, under the reader's
-index, down to inputs and loads of reductions.  The substitution never passes a reduction, so no bound axis is captured.
+that is an elementwise cone the fused alternative is stated as an equality: its operation once more, on operands read
+under the reader's index, for which the same holds.  The substitution never passes a reduction, so no bound axis is captured.
 Arithmetic of positions is never stored (`emmy_eq.positional`).
 """
 
@@ -196,17 +196,11 @@ class _Lowering:
         return load
 
     def again(self, n: int, place: _Place) -> Val:
-        """Cheap node ``n`` computed at ``place`` down to inputs, reductions, and tensors that ``place`` does not rename."""
+        """Cheap node ``n`` computed at ``place`` of what it reads."""
         key = (n, place)
         if key not in self.lowered:
-            self.lowered[key] = self.compute(n, place, lambda arg, at: self.source(arg, at, self.inner))
+            self.lowered[key] = self.compute(n, place, lambda arg, at: self.source(arg, at, self.renamed))
         return self.lowered[key]
-
-    def inner(self, n: int, place: _Place) -> Val:
-        if self.positional[n]:
-            return self.again(n, place)
-        load = self.load(self.stored[n], self.coordinates(n, place), place.values)
-        return load if tm.is_pointwise(load, self.table) or not self.cones[n] else self.again(n, place)
 
     def composed(self, node: IndexMap | Gather, place: _Place, values: tuple[Val, ...] = ()) -> _Place:
         """Where the operand of ``node`` is read when ``node`` is read at ``place``; ``values`` are those of its own ``g0, g1, ...``."""

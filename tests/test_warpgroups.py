@@ -253,3 +253,19 @@ def test_attention_of_torch_is_one_kernel_of_warpgroups(name: str) -> None:
     (got,) = made.run(given)
     error = 3 * 2.0**-11 * np.abs(exact).max()  # three roundings to f16, as above
     np.testing.assert_allclose(to_numpy(got).astype(np.float64), exact, rtol=0, atol=error)
+
+
+BESIDE = """x, w, b = torch.randn(1, 70, 64).half(), torch.randn(3 * 2 * 40, 64).half() / 8, torch.randn(3 * 2 * 40).half()
+q, k, v = (t.view(1, 70, 2, 40).transpose(1, 2) for t in F.linear(x, w, b).chunk(3, -1))
+F.scaled_dot_product_attention(q, k, v)"""
+
+
+def test_queries_keys_and_values_of_one_product_are_read_where_they_lie() -> None:
+    made = Compiled(lambda: capture_code(BESIDE), Options(target="H200"))
+    _, attention = made.kernel_ir
+    assert [m.start for m in attention.maps if m.buffer == "linear"] == [0, 80, 160]
+    given = made.torch_ir.examples()
+    (exact,) = tensor_ir.run(made.tensor_ir, {n: to_numpy(x) for n, x in given.items()}, float64=True)
+    (got,) = made.run(given)
+    error = 4 * 2.0**-11 * np.abs(exact).max()  # of the product, and three as above
+    np.testing.assert_allclose(to_numpy(got).astype(np.float64), exact, rtol=0, atol=error)

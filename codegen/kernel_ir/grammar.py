@@ -79,7 +79,8 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class TensorMap:
-    """A TMA descriptor argument over param ``buffer``: extents and strides (elements, innermost first), box, swizzle bytes."""
+    """A TMA descriptor argument over param ``buffer`` from element ``start`` on: extents and strides (elements, innermost first), box,
+    swizzle bytes."""
 
     name: str
     buffer: str
@@ -88,6 +89,7 @@ class TensorMap:
     strides: tuple[int, ...]
     box: tuple[int, ...]
     swizzle: int = 0
+    start: int = 0
 
 
 @dataclass(frozen=True, slots=True)

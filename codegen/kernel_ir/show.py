@@ -156,6 +156,7 @@ def show(kernel: ir.Kernel) -> str:
     blocks = f" min_blocks {kernel.min_blocks}" if kernel.min_blocks else ""
     lines = [f"kernel {kernel.name}({params}) grid {grid} threads {kernel.threads}{blocks}:"]
     for m in kernel.maps:
-        lines.append(f"  map {m.name}: {m.dtype} of {m.buffer} shape {m.shape} strides {m.strides} box {m.box} swizzle {m.swizzle}")
+        buffer = f"{m.buffer}[{m.start}]" if m.start else m.buffer
+        lines.append(f"  map {m.name}: {m.dtype} of {buffer} shape {m.shape} strides {m.strides} box {m.box} swizzle {m.swizzle}")
     lines += [f"  shared {a.name}: {a.dtype}[{a.size}] align {a.align}" for a in kernel.shared]
     return "\n".join([*lines, *_lines(kernel.body, 1)]) + "\n"

@@ -110,7 +110,7 @@ class _Checker:
         self.require(any(p.name == m.buffer and p.dtype == m.dtype for p in self.kernel.params), f"no parameter {m.buffer} of {m.dtype}")
         self.require(len(m.shape) == len(m.strides) == len(m.box) <= 5, "ranks differ")
         self.require(m.strides[0] == 1, "innermost stride is not 1")
-        self.require(all(s * size % 16 == 0 for s in m.strides[1:]), "strides must be multiples of 16 bytes")
+        self.require(all(s * size % 16 == 0 for s in (m.start, *m.strides[1:])), "start and strides must be multiples of 16 bytes")
         self.require(all(0 < b <= 256 for b in m.box) and m.box[0] * size % 16 == 0, f"box {m.box}")
         self.require(m.swizzle in (0, 32, 64, 128), f"swizzle {m.swizzle}")
         self.require(m.swizzle == 0 or m.box[0] * size <= m.swizzle, f"inner extent of box is over {m.swizzle} bytes")

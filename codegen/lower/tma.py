@@ -51,16 +51,18 @@ def chunk(dtype: str) -> int:
 def strides(index: tuple[Idx, ...], shape: tuple[int, ...], extents: Mapping[str, int], size: int) -> dict[Idx, int] | None:
     """Elements between neighbours along each part of ``index``, the contiguous one first; None where no tensor map describes them.
 
-    A part is an axis, or what an index makes of axes (the keys' head of a group of heads).  ``shape`` and ``size`` (bytes of an
-    element) are of the buffer, ``extents`` of the axes.
+    A part is an axis, or what an index makes of axes (the keys' head of a group of heads); the last may be the constant 1, with the
+    elements before the first one read (values beside queries and keys).  ``shape`` and ``size`` (bytes of an element) are of the
+    buffer, ``extents`` of the axes.
     """
     found = dict(ix.terms(ix.simplify(access.flat(index, shape), extents)))
-    if any(not ix.variables(f) or not ix.variables(f) <= set(extents) for f in found) or not 0 < len(found) <= RANK:
+    start = found.pop(ix.const(1), 0)
+    if start * size % UNIT or any(not ix.variables(f) or not ix.variables(f) <= set(extents) for f in found) or not 0 < len(found) <= RANK:
         return None
     first, *others = sorted(found, key=lambda f: found[f])
     if first.op != "var" or found[first] != 1 or any(found[f] * size % UNIT for f in others):
         return None
-    return {f: found[f] for f in (first, *others)}
+    return {f: found[f] for f in (first, *others)} | ({ix.const(1): start} if start else {})
 
 
 def operand(s: Let | Load | Fold, buffers: Mapping[str, Buffer], extents: Mapping[str, int]) -> dict[Idx, int] | None:
@@ -74,6 +76,11 @@ def boxed(shape: Mapping[Idx, int], tiled: Collection[str]) -> bool:
     """Whether boxes can extend along the axes ``tiled``: each is a part of its own, the contiguous one among them."""
     parts = [f for f in shape if ix.variables(f) & set(tiled)]
     return next(iter(shape)) in parts and sorted(f.name for f in parts if f.op == "var") == sorted(tiled) and len(parts) == len(tiled)
+
+
+def ordered(shape: Mapping[Idx, int], inner: str, outer: str) -> tuple[Idx, ...]:
+    """The parts of an index as a tensor map has them."""
+    return (var(inner), var(outer), *(f for f in shape if ix.variables(f) and f not in (var(inner), var(outer))))
 
 
 @dataclass(slots=True)
@@ -92,7 +99,8 @@ class Producer:
         """A tensor map whose boxes are ``rows`` rows along the second of ``parts``; ``shape``: the stride of each."""
         axes = {a: m.extent for a, m in scope.items()}
         extents, found = tuple(ix.bounds(f, axes)[1] + 1 for f in parts), tuple(shape[f] for f in parts)
-        self.maps.append(k.TensorMap(name, buffer, dtype, extents, found, (panel(dtype), rows, *(1 for _ in parts[2:])), ROW))
+        box, start = (panel(dtype), rows, *(1 for _ in parts[2:])), shape.get(ix.const(1), 0)
+        self.maps.append(k.TensorMap(name, buffer, dtype, extents, found, box, ROW, start))
 
     def beside(
         self, body: tuple[k.Stmt, ...], threads: int, registers: int, resident: int, rounds: Rounds | None
@@ -102,9 +110,7 @@ class Producer:
         A block that has an SM's ``registers`` for itself gives its warpgroups more than the others; else one warp asks for boxes.
         """
         computing, splitting = threads // WARPGROUP, int(bool(self.splits))
-        groups = computing + splitting + 1
-        equal = registers // (groups * WARPGROUP) // REGISTERS * REGISTERS
-        more = min(MANY, (equal * groups - FEW - SOME * splitting) // computing // REGISTERS * REGISTERS)
+        equal, more = registers_of(registers, computing, splitting)
         alone = resident == 1 and more > equal
         roles = [(threads, more, _apart(body, threads))]
         roles += [(WARPGROUP, SOME, around(rounds, self.splits))] if splitting else []
@@ -120,6 +126,13 @@ class Producer:
 
     def _asks(self, warp: int, body: tuple[k.Stmt, ...]) -> tuple[k.Stmt, ...]:
         return (k.If((k.Cmp(TID // WARP, "==", ix.const(warp)), k.Elect()), body),)
+
+
+def registers_of(total: int, computing: int, splitting: int = 0) -> tuple[int, int]:
+    """Of a thread of the one block of an SM with ``total``: as it starts, and at most of one of the ``computing`` warpgroups then."""
+    groups = computing + splitting + 1
+    equal = total // (groups * WARPGROUP) // REGISTERS * REGISTERS
+    return equal, min(MANY, (equal * groups - FEW - SOME * splitting) // computing // REGISTERS * REGISTERS)
 
 
 def _apart(body: tuple[k.Stmt, ...], threads: int) -> tuple[k.Stmt, ...]:
@@ -363,7 +376,7 @@ def _boxed(e: Engine, name: str) -> BoxTile:
     rows = e.home[outer].tile
     if rows > BOX:
         raise Unsupported("schedule", f"a box of {rows} rows; the copy engine brings {BOX}")
-    parts = (var(inner), var(outer), *(f for f in shape if f not in (var(inner), var(outer))))
+    parts = ordered(shape, inner, outer)
     name = e.b.fresh("map")
     e.producer.map(name, s.buffer, v.dtype, e.home, parts, shape, rows)
     width = panel(v.dtype)

@@ -64,7 +64,7 @@ def boxes(e: Engine, s: Store) -> Boxes | None:
     array = _array(e, buffer.dtype, places * BOX * (e.row.threads // WARP), own)
     if array is None:
         return None
-    parts = (var(n), var(m), *(f for f in shape if f not in (var(n), var(m))))
+    parts = tma.ordered(shape, n, m)
     name = e.b.fresh("map")
     e.producer.map(name, s.buffer, buffer.dtype, e.home, parts, shape, ROWS)
     first = e.b.simplify(TID // WARP * (places * BOX))

@@ -143,7 +143,7 @@ def _box(k: Blocks, m: ir.TensorMap, at: tuple[Idx, ...], env: dict[str, Value],
         i = _one(k, env, x, who) + np.arange(size)
         offset = np.add.outer(i * stride, offset) if offset.ndim else i * stride + offset
         inside = np.logical_and.outer((i >= 0) & (i < extent), inside) if inside.ndim else (i >= 0) & (i < extent)
-    return offset.ravel(), inside.ravel()
+    return m.start + offset.ravel(), inside.ravel()
 
 
 def _tile(k: Blocks, m: ir.TensorMap, memory: Memory, start: int, count: int, who: Array) -> Array:
