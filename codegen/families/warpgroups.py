@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import sqrt
+from math import gcd, sqrt
 
 import numpy as np
 
@@ -25,6 +25,8 @@ SPARE = 2048  # bytes of shared memory for mbarriers and alignment
 ADDRESSES = 40  # registers of a thread beside scores, weights and sums
 EVEN = 1.04  # times the mean that a persistent block may have to do: it is 6 % faster (measured on H200)
 KEPT = 1 / 3  # part of L2 for the keys and values of heads that start together
+LINE = 128  # bytes of L2
+STRADDLING = 70  # rows of scores that an SM works through while the copy engine brings a row of a box, if some lie in two lines (H200)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,8 @@ class Block:
     def fits(self, target: Target, e: int, d: int) -> bool:
         threads = self.groups * WARPGROUP
         # A block alone gives its warpgroups the registers of the producer's.
-        most = tma.MANY if self.resident == 1 else target.registers_per_sm // (self.resident * (threads + WARP))
+        alone = tma.registers_of(target.registers_per_sm, self.groups)[1]
+        most = alone if self.resident == 1 else target.registers_per_sm // (self.resident * (threads + WARP))
         return self.registers(d) <= most and self.resident * self.shared(e, d) <= target.shared_per_sm
 
 
@@ -66,6 +69,7 @@ BLOCKS = (
     Block(1, 128, 2, 1.06),
     Block(1, 64, 3, 1.01),
     Block(2, 128, 1, 1.0),
+    Block(4, 64, 1, 0.95),
     Block(1, 64, 2, 0.87),
     Block(2, 64, 1, 0.83),
     Block(1, 128, 1, 0.68),
@@ -103,11 +107,14 @@ def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
     if not target.wgmma or height <= FEW_ROWS or d > MOST_COLUMNS:
         return
     others = facts.points(tuple(a.name for a in facts.axes.outer if a.name not in (c.i, c.d)))
+    copied = STRADDLING * _straddling(facts, c)
 
-    def seconds(b: Block) -> float:
+    def seconds(b: Block) -> tuple[float, float]:
         blocks = others * -(-height // b.height)
         held = min(b.resident, -(-blocks // target.sms))
-        return -(-blocks // (target.sms * held)) * held * b.height / (b.rate * sqrt(held / b.resident))
+        turns = -(-blocks // (target.sms * held)) * held
+        computed = b.height / (b.rate * sqrt(held / b.resident))
+        return turns * max(copied, computed), turns * computed
 
     for b in sorted((b for b in BLOCKS if b.fits(target, e, d)), key=seconds):
         warps = b.height // ATOMS["m16"]
@@ -131,6 +138,18 @@ def _groups(facts: Facts, target: Target, c: Chain, heads: int) -> list[int]:
     size = ITEM * sum(facts.points(facts.known[n].axes) for n in moving)
     most = max(1, int(KEPT * target.l2_bytes * heads / size))
     return [n for n in range(min(most, heads), 0, -1) if heads % n == 0]
+
+
+def _straddling(facts: Facts, c: Chain) -> int:
+    """Rows of boxes that a key takes, of operands of which some rows lie in two lines of L2."""
+    found = 0
+    for n in _operands(facts, c):
+        v = facts.known[n]
+        (inner, _), *others = (tma.operand(v.stmt, facts.buffers, {a: facts.extents[a] for a in v.axes}) or {}).items()
+        size = ITEM * facts.extents[inner.name]
+        if c.j in v.axes and min(size, LINE) > gcd(LINE, *(ITEM * stride for _, stride in others)):
+            found += -(-size // tma.ROW)
+    return found
 
 
 def _late(group: int | None, heads: int) -> str:
