@@ -127,8 +127,16 @@ class Extractor:
             extra = round(t.launch_seconds * 1e15) + self.weight(option.stored, None, parallel, stop)
         known = (id(option), parallel)
         if known not in self.weights:
-            self.weights[known] = 1 + round(self.seconds(c, option, parallel) * 1e15)
+            self.weights[known] = 1 + self.early(option) + round(self.seconds(c, option, parallel) * 1e15)
         return self.weights[known] + extra
+
+    def early(self, option: Option) -> bool:
+        """Whether it chooses between what was widened as it came from memory: tensor cores take what is widened last."""
+        if option.op != "where":
+            return False
+        dtype, options = self.graph.sat.dtype, self.graph.options
+        casts = [(x, o.children[0]) for x in option.children for o in options[x] if o.op == "cast"]
+        return any(itemsize(dtype[x]) > itemsize(dtype[y]) and any(o.op == "load" for o in options[y]) for x, y in casts)
 
     def seconds(self, c: int, option: Option, parallel: int) -> float:
         t, free = self.target, self.graph.sat.free[c]

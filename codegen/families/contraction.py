@@ -58,6 +58,7 @@ BLOCKS = (
     Block(Split(threads=8, vector=2), Split(threads=16, vector=4), 32),  # 16 x 64
     Block(Split(threads=8, vector=2), Split(threads=8, vector=2), 32),  # 16 x 16
 )
+FEW_TAPS = 8  # elements of a folded axis of which a tile would be mostly empty, where another axis is longer
 FOLD_STEP = 4  # elements a step of folds beside the product
 
 
@@ -88,9 +89,9 @@ def _of(facts: Facts, f: Fold) -> Product | None:
 
 
 def _walked(facts: Facts, f: Fold) -> str:
-    """The folded axis that gets the tile: one along which an operand is contiguous, else the largest."""
+    """The folded axis that gets the tile: one along which an operand is contiguous (and not a filter's few taps), else the largest."""
     along = {facts.contiguous(s) for s in facts.loads}
-    inner = [a for a in f.axes if a.name in along]
+    inner = [a for a in f.axes if a.name in along and a.extent > FEW_TAPS]
     return max(inner or f.axes, key=lambda a: a.extent).name
 
 

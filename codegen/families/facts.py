@@ -8,7 +8,7 @@ from math import prod
 
 from emmy_eq import index as ix
 from emmy_eq.codegen import tile_ir
-from emmy_eq.codegen.lower.access import flat
+from emmy_eq.codegen.lower.access import flat, strides
 from emmy_eq.codegen.tile_ir import Axes, Fold, Tile, Value
 from emmy_eq.loop_ir import Buffer, Carry, Load, Store
 from emmy_eq.ops import itemsize
@@ -67,8 +67,7 @@ class Facts:
     def contiguous(self, access: Load | Store) -> str | None:
         """The axis along which neighbouring iterations touch neighbouring elements."""
         offset = ix.simplify(flat(access.index, self.buffers[access.buffer].shape), self._bounds(access))
-        unit = [f.name for f, c in ix.terms(offset) if f.op == "var" and c == 1 and f.name in self.extents]
-        return unit[0] if unit else None
+        return next((name for name, c in strides(offset) if c == 1 and name in self.extents), None)
 
     def _bounds(self, access: Load | Store) -> dict[str, int]:
         limit = max(self.buffers[access.buffer].shape, default=1)

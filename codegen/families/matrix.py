@@ -11,11 +11,11 @@ from emmy_eq.codegen.families.contraction import FEW_ROWS, FOLD_STEP, Product, p
 from emmy_eq.codegen.families.facts import Facts, ceil_power
 from emmy_eq.codegen.lower.stage import MATRIX_ROW
 from emmy_eq.codegen.schedule import ATOMS, DEPTHS, WARP, Schedule, Split, Stage
-from emmy_eq.codegen.tile_ir import factors
+from emmy_eq.codegen.tile_ir import factors, sums_products
 from emmy_eq.extract.products import Steps, Tile, units
 from emmy_eq.extract.targets import Target
 from emmy_eq.extract.work import Work
-from emmy_eq.loop_ir import Carry, Kernel
+from emmy_eq.loop_ir import Carry, Kernel, Load
 
 TRIED = 8  # tiles proposed
 SPLIT_STEPS = 8  # steps of a part of a split fold, at least
@@ -148,9 +148,24 @@ def _rows(facts: Facts, target: Target, p: Product) -> Iterator[Schedule]:
     if unit not in DEEP:
         return
     for block, split in sorted(_choices(facts, p, unit), key=lambda c: _seconds(facts, target, p, *c))[:TRIED]:
-        depths = [d for d in DEPTHS["async"] if d * block.shared(p) * _resident(target, p, block) <= target.shared_per_sm]
+        block = _shallow(facts, p, block)
+        most = max(DEPTHS["async"]) if _copied(facts, p) else min(DEPTHS["async"])
+        depths = [d for d in DEPTHS["async"] if d <= most and d * block.shared(p) * _resident(target, p, block) <= target.shared_per_sm]
         for depth in (*depths[::-1], *([] if depths else [min(DEPTHS["async"])])):
             yield tiled(facts, p, block, split, Stage(depth, "async"))
+
+
+def _shallow(facts: Facts, p: Product, block: Block) -> Block:
+    """``block``, with no steps of mma.sync beyond a short fold."""
+    m, n, k = block.steps
+    return replace(block, steps=(m, n, min(k, ceil_power(-(-facts.extents[p.k] // ATOMS[block.deep])))))
+
+
+def _copied(facts: Facts, p: Product) -> bool:
+    """Whether an operand comes by cp.async, several steps ahead: others wait in registers for one."""
+    sums = [c for c in p.fold.carries if sums_products(c, facts.known)]
+    stmts = [facts.known[x].stmt for c in sums for x in factors(c.args[0], facts.known) or ()]
+    return any(isinstance(s, Load) and facts.contiguous(s) in (p.m, p.n, p.k) for s in stmts)
 
 
 def _choices(facts: Facts, p: Product, unit: str) -> list[tuple[Block, int]]:

@@ -154,6 +154,16 @@ def flat(index: tuple[Idx, ...], shape: tuple[int, ...]) -> Idx:
     return out
 
 
+def strides(offset: Idx) -> list[tuple[str, int]]:
+    """Elements between neighbours along each variable of the simplified ``offset``, within the limits that padding clamps it to."""
+    out: list[tuple[str, int]] = []
+    for factor, c in ix.terms(offset):
+        while factor.op in ("min", "max") and factor.args[1].op == "const":
+            factor = factor.args[0]
+        out += [(f.name, c * n) for f, n in ix.terms(factor) if f.op == "var"]
+    return out
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Where a fragment is read or written; ``dtype`` of its elements."""

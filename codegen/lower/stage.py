@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import gcd
 from typing import TYPE_CHECKING
 
 from emmy_eq import index as ix
@@ -10,7 +11,7 @@ from emmy_eq.codegen.lower import access
 from emmy_eq.codegen.lower.access import Memory
 from emmy_eq.codegen.lower.builder import literal
 from emmy_eq.codegen.lower.layout import AxisMap, Fragment, Scope, bits
-from emmy_eq.codegen.tile_ir import Fold, is_gather
+from emmy_eq.codegen.tile_ir import Fold
 from emmy_eq.index import Idx, var
 from emmy_eq.loop_ir import Let, Load
 from emmy_eq.ops import itemsize
@@ -51,8 +52,8 @@ def allocate(e: Engine, name: str, reader: Scope, folded: frozenset[str], buffer
     v = e.known[name]
     tiled = [a for a in v.axes if reader[a].tile > 1]
     if v.name in e.matrices:
-        along = contiguous(e, name)
-        order = sorted(tiled, key=lambda a: (a == along, a in folded))
+        near = nearest(e, name)
+        order = sorted(tiled, key=lambda a: (near is not None and a == near.axis, a in folded))
     else:
         order = sorted(tiled, key=lambda a: (a not in folded, reader[a].vector > 1, reader[a].threads > 1, -reader[a].stride, a))
     stride, size = {}, 1
@@ -172,14 +173,15 @@ def cooperative(e: Engine, name: str, home: Scope) -> Scope:
     tiled = [a for a in v.axes if home[a].tile > 1]
     if not tiled:
         return home
-    first = contiguous(e, name) or tiled[-1]
-    order = [first, *(a for a in reversed(tiled) if a != first)] if first in tiled else tiled[::-1]
+    near = nearest(e, name)
+    first = near.axis if near is not None else tiled[-1]
+    order = [first, *(a for a in reversed(tiled) if a != first)]
     total = 1
     for a in tiled:
         total *= home[a].tile
     threads, stride = e.b.threads, 1
     out = dict(home)
-    widest = min(access.widest(v.dtype), max(total // threads, 1))
+    widest = min(access.widest(v.dtype), max(total // threads, 1), near.width if near is not None else access.VECTOR_ELEMENTS)
     for n, a in enumerate(order):
         m = home[a]
         vector = 1
@@ -193,17 +195,29 @@ def cooperative(e: Engine, name: str, home: Scope) -> Scope:
     return out
 
 
-def contiguous(e: Engine, name: str) -> str | None:
-    """The axis along which the largest load under ``name`` walks memory element by element."""
-    best: tuple[int, str] | None = None
-    for load in loads(e, name):
-        shape = e.buffers[load.buffer].shape
-        offset = access.flat(load.index, shape)
-        unit = [f.name for f, c in ix.terms(ix.simplify(offset, _extents(e, load))) if f.op == "var" and c == 1 and not is_gather(f.name)]
-        rank = len(e.known[load.name].axes)
-        if unit and (best is None or rank > best[0]):
-            best = rank, unit[0]
-    return best[1] if best is not None else None
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """An axis of a tile, the elements of memory between neighbours along it, and how many at most one access can take."""
+
+    axis: str
+    step: int
+    width: int
+
+
+def nearest(e: Engine, name: str) -> Walk | None:
+    """Along the axis of the tile along which the largest load under ``name`` walks memory in the smallest steps."""
+    found = [(len(e.known[load.name].axes), walk) for load in loads(e, name) if (walk := _walk(e, load)) is not None]
+    return max(found, key=lambda f: (f[0], -f[1].step, f[1].width))[1] if found else None
+
+
+def _walk(e: Engine, load: Load) -> Walk | None:
+    offset = ix.simplify(access.flat(load.index, e.buffers[load.buffer].shape), _extents(e, load))
+    steps = [(c, a) for a, c in access.strides(offset) if a in e.home and e.home[a].tile > 1 and c > 0]
+    if not steps:
+        return None
+    step, axis = min(steps, key=lambda s: s[0])
+    others = gcd(*(c for x, c in ix.terms(offset) if (x, c) != (var(axis), 1))) or access.VECTOR_ELEMENTS
+    return Walk(axis, step, others & -others if step == 1 else 1)
 
 
 def _extents(e: Engine, load: Load) -> dict[str, int]:
@@ -224,7 +238,7 @@ def transposes(e: Engine, s: Load, scope: Scope) -> bool:
     """Whether ``scope``'s neighbouring threads would read ``s`` far apart, though another axis of the tile is contiguous."""
     if e.row.stage.depth == 0 or any(scope[a] != e.home.get(a) for a in e.known[s.name].axes):
         return False
-    along = contiguous(e, s.name)
-    if along is None or scope[along].tile < MIN_TRANSPOSE or scope[along].stride == 1:
+    near = nearest(e, s.name)
+    if near is None or near.step != 1 or scope[near.axis].tile < MIN_TRANSPOSE or scope[near.axis].stride == 1:
         return False
     return any(m.stride == 1 and m.threads >= MIN_TRANSPOSE for a, m in scope.items() if a in e.known[s.name].axes)
