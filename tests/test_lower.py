@@ -10,6 +10,7 @@ import pytest
 from emmy_eq import loop_ir
 from emmy_eq.codegen import kernel_ir, schedule, simulate, tile_ir
 from emmy_eq.codegen.families import schedules
+from emmy_eq.codegen.kernel_ir import walk
 from emmy_eq.codegen.lower import barriers, lower
 from emmy_eq.errors import Unsupported
 from emmy_eq.extract.targets import Target, target
@@ -240,3 +241,27 @@ def test_a_deep_nest_gets_its_barriers_without_walking_it_over_and_over() -> Non
         assert isinstance(loop, kernel_ir.For)
         found = loop.body
     assert [type(s) for s in found] == [kernel_ir.Barrier, kernel_ir.Store, kernel_ir.Barrier, kernel_ir.Load]
+
+
+CLAMPED = """
+kernel k(x: {dtype}[9,{wide}]) -> out: {dtype}[9,64]:
+  loop i0 < 9, i1 < 64:
+    v0 = load x[i0, {at}]
+    store out[i0, i1] = v0
+"""
+
+
+@pytest.mark.parametrize(
+    ("wide", "at"), [(64, "min(i1, 31) + 32"), (32, "max(i1 - 32, 0)"), (64, "max(i1 - 24, 8)"), (40, "min(i1 + 16, 39)")]
+)
+@pytest.mark.parametrize(("dtype", "vector"), [("bf16", 8), ("f32", 4)])
+def test_vectors_lie_within_a_bound_or_beyond_it(wide: int, at: str, dtype: str, vector: int) -> None:
+    text, row = CLAMPED.format(dtype=dtype, wide=wide, at=at), f"WORK=t32 TILE=i0:t2,i1:t16.v{vector}"
+    check(text, row)
+    lowered = lower(tile_ir.to_tile(kernels.kernel(text), schedule.parse(row)), H200)
+    assert {len(s.names) for s in walk.statements(lowered.body) if isinstance(s, kernel_ir.Load)} == {vector}
+
+
+@pytest.mark.parametrize("at", ["min(i1, 29) + 32", "max(i1 - 31, 0)", "min(i1, 31) + min(i1, 15)"])
+def test_a_bound_within_a_vector_is_read_by_element(at: str) -> None:
+    check(CLAMPED.format(dtype="bf16", wide=64, at=at), "WORK=t32 TILE=i0:t4,i1:t8.v8")

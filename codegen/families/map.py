@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from emmy_eq.codegen.families.facts import Facts, ceil_power, floor_power, vector
-from emmy_eq.codegen.schedule import Schedule, Split, Stage
+from emmy_eq.codegen.schedule import WARP, Schedule, Split, Stage
 from emmy_eq.extract.targets import Target
 
 THREADS = 256
@@ -27,8 +27,9 @@ def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
 def shares_rows(facts: Facts) -> bool:
     """Whether an input is the same in every row, so that a thread that walks several rows reads it once."""
     out = facts.output_axis
-    outer = {a.name for a in facts.axes.outer}
-    return any(out in facts.known[s.name].axes and outer - set(facts.known[s.name].axes) for s in facts.loads)
+    rows_ = next((a.name for a in reversed(facts.axes.outer) if a.name != out), None)
+    found = (facts.known[s.name].axes for s in facts.loads)
+    return rows_ is not None and any(out in axes and rows_ not in axes for axes in found)
 
 
 def crossing(facts: Facts) -> tuple[str, str] | None:
@@ -68,7 +69,9 @@ def elementwise(facts: Facts, target: Target, repeat: int, threads: int = THREAD
     splits, left = {}, threads
     for name in order:
         lanes = v if name == first else 1
-        t = min(left, ceil_power(-(-facts.extents[name] // lanes)))
+        steps = -(-facts.extents[name] // lanes)
+        whole = steps & -steps  # the most threads that leave none idle at the end of a row
+        t = min(left, whole if whole >= WARP and len(order) > 1 else ceil_power(steps))
         splits[name] = Split(threads=t, vector=lanes)
         left //= t
     for name in (*order[1:], first):

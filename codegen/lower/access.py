@@ -87,7 +87,7 @@ def _group(b: Builder, at: _Linear, scope: Scope, points: tuple[Point, ...], bou
 
 def aligned(offset: Idx, width: int) -> bool:
     """Whether ``offset`` is provably a multiple of ``width``."""
-    return all(c % width == 0 for _, c in ix.terms(offset))
+    return all(c % width == 0 or (f.op in ("min", "max") and all(aligned(x, width) for x in f.args)) for f, c in ix.terms(offset))
 
 
 class _Linear:
