@@ -45,6 +45,72 @@ def test_only_floats_refute_what_holds_for_reals(wrong: Rule) -> None:
     assert check_rule(wrong).layer == FLOATS
 
 
+def _overflowed(result: Val, *operands: Val) -> Val:
+    """Infinite, though no operand is."""
+    found = result.call("isinf")
+    for x in operands:
+        found = found.call("and", x.call("isinf").call("not"))
+    return found
+
+
+@rule(Rounding.REASSOCIATES)
+def zero_for_overflow(x: Val) -> Equation:
+    """Wrong only where the square overflows."""
+    return rewrite(x * x, _overflowed(x * x, x).where(x.like(0.0), x * x))
+
+
+@rule(Rounding.CONTRACTS)
+def one_for_sum_that_overflows(x: Val, k: Axes) -> Equation:
+    """Wrong only where the sum overflows."""
+    return rewrite(x.sum(k), _overflowed(x.sum(k), abs(x).max(k)).where(x.like(1.0), x.sum(k)))
+
+
+@rule(Rounding.REASSOCIATES)
+def other_infinity(x: Val) -> Equation:
+    """Of the other sign where it overflows."""
+    y = x * abs(x)
+    return rewrite(y, _overflowed(y, x).where(-y, y))
+
+
+@rule(Rounding.REASSOCIATES)
+def five_beyond_710(x: Val) -> Equation:
+    """Wrong only where the exponential overflows in float64 too."""
+    return rewrite(x.exp(), x.gt(x.like(710.0)).call("and", x.call("isinf").call("not")).where(x.like(5.0), x.exp()))
+
+
+@rule(Rounding.REASSOCIATES)
+def sigmoid_of_large(x: Val) -> Equation:
+    """infinity by infinity where the left side is 1."""
+    return rewrite(((-x).exp() + 1.0).reciprocal(), x.exp() / (x.exp() + 1.0))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "shown"),
+    [
+        (zero_for_overflow, "left inf, right 0.0"),
+        (one_for_sum_that_overflows, "right 1.0"),
+        (other_infinity, "left inf, right -inf"),
+        (five_beyond_710, "left inf, right 5.0"),
+        (sigmoid_of_large, "right nan"),
+    ],
+    ids=lambda x: getattr(x, "name", x),
+)
+def test_floats_refute_what_is_wrong_where_it_overflows(wrong: Rule, shown: str) -> None:
+    verdict = check_rule(wrong)
+    assert verdict.layer == FLOATS
+    assert shown in verdict.why
+
+
+@rule(Rounding.CONTRACTS)
+def drop_cast_that_overflows(x: Val) -> Equation:
+    """What a down-cast lost has its value: the number that the left side stands for."""
+    return rewrite(x.cast("f16").cast("f32"), x, when=x.has_dtype("f32"))
+
+
+def test_a_value_in_place_of_an_overflow_may_be_the_right_one() -> None:
+    assert check_on_draws(drop_cast_that_overflows, 30).holds
+
+
 @pytest.mark.parametrize("name", ["merge_sum", "factor_out_of_sum", "divide_last", "drop_round_trip"])
 def test_a_rule_that_rounds_is_not_exact(name: str) -> None:
     assert check_rule(replace(LIBRARY[name], rounding=Rounding.EXACT)).layer in (ORDER, FLOATS)  # ORDER: an infinity that became NaN

@@ -114,7 +114,8 @@ def disagreement(rule: Rule, program: TermProgram, saturated: Saturated, inputs:
         found = evaluate.run(replace(program, results=tuple(replace(r, val=v) for r, v in chosen)), inputs, float64=not exact)
         for want, got in zip(wanted, found, strict=True):
             peak = float(np.max(np.abs(want), initial=1.0, where=np.isfinite(want))) if want.dtype.kind == "f" else 1.0
-            sides = floats.Sides(want, got, 2**10 * peak, 0.0)  # intermediates exceed the result by less, on operands of order 1
+            left = floats.Peak(2**10 * peak)  # intermediates exceed the result by less, on operands of order 1
+            sides = floats.Sides(want, got, left, floats.Peak())
             why = floats.same_bits(want, got) if exact else floats.same_number(rule, sides)
             if why is not None:
                 return f"an extracted term differs: {why}"

@@ -13,6 +13,9 @@ left side computes, in float64:
    on the same operands.  Then e(right) <= factor * max(e(left), u * S): the right side is not worse than the left by more than
    the factor, except by what rounding the left's own intermediates may do.  Other than with subnormal operands, the right side
    is finite wherever the left is: overflow is not part of any class.  A rule that goes both ways holds in both.
+4. Operands of which products, sums or exponentials leave the dtype's range: where the left side in its dtype overflows and in
+   float64 does not, the right side overflows too, or is within ``factor * u * S`` of that number.  In elementwise rules an
+   infinity has its sign.  What overflows in float64 too has a value on neither side, where it is the outermost operation.
 
 What is discrete (bools, integers) is equal in 1, and not compared in 3, where a rounding may decide a comparison.
 """
@@ -33,7 +36,7 @@ from emmy_eq.verify import operands
 from emmy_eq.verify.draws import Draw, arguments
 from emmy_eq.verify.operands import Array, Operands
 from emmy_eq.verify.reading import Reading
-from emmy_eq.verify.recorded import record, replay
+from emmy_eq.verify.recorded import calls, record, replay
 from emmy_eq.verify.space import AxisSet, bits
 
 # The library's rules stay below a quarter of these (the certificates hold each rule's own figure).
@@ -43,13 +46,18 @@ ROUNDOFF: Mapping[str, float] = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-
 
 @dataclass(slots=True)
 class Peak:
-    """The greatest finite magnitude that an evaluation met."""
+    """The greatest finite magnitude that an evaluation met, the coarsest roundoff, and how many of its arrays are not finite."""
 
     value: float = 0.0
+    roundoff: float = 0.0
+    infinite: int = 0
 
-    def see(self, array: Array) -> None:
+    def see(self, array: Array, dtype: str) -> None:
         if array.dtype.kind == "f" and array.size:
-            self.value = max(self.value, float(np.max(np.abs(array), initial=0.0, where=np.isfinite(array))))
+            finite = np.isfinite(array)
+            self.value = max(self.value, float(np.max(np.abs(array), initial=0.0, where=finite)))
+            self.roundoff = max(self.roundoff, ROUNDOFF.get(dtype, 0.0))
+            self.infinite += not finite.all()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +72,7 @@ class Floats(Reading):
 
     def _make(self, value: NamedArray, dtype: str) -> Self:
         if not self.exact:
-            self.peak.see(value.array)
+            self.peak.see(value.array, dtype)
         return type(self)(value, dtype, self.extents, self.exact, self.peak)
 
     def _over(self, k: AxisSet) -> dict[str, int]:
@@ -102,15 +110,15 @@ class Floats(Reading):
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Both sides over the axes that either has, with the greatest magnitude that each met where they are in float64."""
+    """Both sides over the axes that either has, with what each met where they are in float64."""
 
     lhs: Array
     rhs: Array
-    peak: float
-    peak_right: float
+    left: Peak
+    right: Peak
 
     def swapped(self) -> Sides:
-        return Sides(self.rhs, self.lhs, self.peak_right, self.peak)
+        return Sides(self.rhs, self.lhs, self.right, self.left)
 
 
 def refutes(rule: Rule, draw: Draw) -> str | None:
@@ -132,17 +140,17 @@ def refuted_on(rule: Rule, draw: Draw, values: Operands, profile: str = "ordinar
         return None
     if profile == "special":
         return _same_ends(rule, wide.lhs, wide.rhs) or same_number(rule, wide)
-    if profile == "named":  # an overflow of the left side at such a number is no fault of the right
-        wide = replace(wide, rhs=np.where(np.isfinite(wide.lhs), wide.rhs, wide.lhs))
+    if profile == "named":  # of what is computed from an overflow in float64 nothing is known; what overflows last is no number
+        known = np.isfinite(wide.lhs) | (np.isinf(wide.lhs) & (wide.left.infinite == 1))
+        wide = replace(wide, rhs=np.where(known, wide.rhs, wide.lhs))
     if profile in ("ordinary", "named") and (why := same_number(rule, wide)) is not None:
         return why
     narrow = both_sides(rule, draw, values, exact=True)
     if draw.dtype == "f64" or narrow is None or wide.lhs.dtype.kind != "f":
         return None
-    why = _no_worse(rule, draw, wide, narrow, profile)
-    if why is None and record(rule).both:
-        return _no_worse(rule, draw, wide.swapped(), narrow.swapped(), profile)
-    return why
+    judge = _overflows_alike if profile == "beyond" else partial(_no_worse, profile=profile)
+    why = judge(rule, draw, wide, narrow)
+    return judge(rule, draw, wide.swapped(), narrow.swapped()) if why is None and record(rule).both else why
 
 
 def both_sides(rule: Rule, draw: Draw, values: Operands, exact: bool) -> Sides | None:
@@ -151,7 +159,7 @@ def both_sides(rule: Rule, draw: Draw, values: Operands, exact: bool) -> Sides |
     def argument(name: str, dtype: str, mask: int, peak: Peak) -> Floats:
         array = values[name]
         wide = array if exact or dtype in ("bool", "i64") else array.astype(np.float64)
-        peak.see(wide)
+        peak.see(wide, dtype)
         return Floats(NamedArray(tuple(f"a{a}" for a in bits(mask)), wide), dtype, draw.extents, exact, peak)
 
     recording = record(rule)
@@ -162,7 +170,7 @@ def both_sides(rule: Rule, draw: Draw, values: Operands, exact: bool) -> Sides |
     lhs = replay(recording.lhs, env)
     rhs = replay(recording.rhs, arguments(rule, draw, partial(argument, peak=right)))
     axes = lhs.free | rhs.free  # of another axis the extent may be 0, and then nothing would be compared
-    return Sides(lhs.over(axes), rhs.over(axes), left.value, right.value)
+    return Sides(lhs.over(axes), rhs.over(axes), left, right)
 
 
 def same_bits(lhs: Array, rhs: Array) -> str | None:
@@ -182,7 +190,7 @@ def same_number(rule: Rule, sides: Sides) -> str | None:
     if lhs.dtype.kind in "biu" or rhs.dtype.kind in "biu":
         return _first(lhs, rhs, lhs != rhs)
     finite = np.isfinite(lhs) & np.isfinite(rhs)
-    bound = FACTOR[rule.rounding] * ROUNDOFF["f64"] * max(sides.peak, 1.0)
+    bound = FACTOR[rule.rounding] * ROUNDOFF["f64"] * max(sides.left.value, 1.0)
     with np.errstate(invalid="ignore"):
         differ = np.where(finite, np.abs(lhs - rhs) > bound, _one_is_finite(rule, lhs, rhs))
     return _first(lhs, rhs, differ)
@@ -215,6 +223,19 @@ def _no_worse(rule: Rule, draw: Draw, wide: Sides, narrow: Sides, profile: str) 
     return f"{profile} operands: {_first(narrow.lhs, narrow.rhs, at)}, exactly {wide.lhs[at][0]!s}: {ratio:.0f} times the error of the left"
 
 
+def _overflows_alike(rule: Rule, draw: Draw, wide: Sides, narrow: Sides) -> str | None:
+    """4: where the left side overflows, the right side has no value but the number that the left stands for."""
+    lhs, rhs = narrow.lhs.astype(np.float64), narrow.rhs.astype(np.float64)
+    lost = ~np.isfinite(lhs) & np.isfinite(wide.lhs)
+    bound = FACTOR[rule.rounding] * max(wide.left.roundoff, wide.right.roundoff) * wide.left.value
+    with np.errstate(invalid="ignore"):
+        wrong = lost & np.isfinite(rhs) & (np.abs(rhs - wide.lhs) > bound)
+    if not any(calls(record(rule), "_reduce", "_scan", "_running", "_twist")):  # a sum may overflow on its way, to either side
+        wrong |= lost & np.isinf(lhs) & np.isinf(rhs) & (lhs != rhs) & (np.sign(wide.lhs) == np.sign(lhs))
+    why = _first(narrow.lhs, narrow.rhs, wrong)
+    return why and f"operands that overflow: {why}, exactly {wide.lhs[wrong][0]!s}"
+
+
 def error_ratio(draw: Draw, wide: Sides, narrow: Sides) -> tuple[float, Array]:
     """e(right) / max(e(left), u * S), and where the right side is worst."""
     lhs, rhs = narrow.lhs.astype(np.float64), narrow.rhs.astype(np.float64)
@@ -222,7 +243,7 @@ def error_ratio(draw: Draw, wide: Sides, narrow: Sides) -> tuple[float, Array]:
     with np.errstate(invalid="ignore"):
         left, right = (np.where(both, np.abs(x - wide.lhs), 0.0) for x in (lhs, rhs))
     worst = float(np.max(right, initial=0.0))
-    allowed = max(float(np.max(left, initial=0.0)), ROUNDOFF[draw.dtype] * wide.peak)
+    allowed = max(float(np.max(left, initial=0.0)), ROUNDOFF[draw.dtype] * wide.left.value)
     return (worst / allowed if worst > 0 else 0.0), (right == worst)
 
 

@@ -22,15 +22,17 @@ SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 3e38, 1.0, 2.0**-1
 
 
 def profiles() -> Mapping[str, Profile]:
-    """By name.  What is finite here stays so under a product of three, so that a side which overflows does so by its own doing."""
-    return {"ordinary": ordinary, "offset": offset, "magnitudes": magnitudes, "subnormal": subnormal, "special": special}
+    """By name.  What is finite here stays so under a product of three, so that a side which overflows does so by its own doing;
+    ``beyond`` is for what does not."""
+    moderate = {"ordinary": ordinary, "offset": offset, "magnitudes": magnitudes, "subnormal": subnormal}
+    return {**moderate, "beyond": beyond, "special": special}
 
 
 def of_draw(rule: Rule, draw: Draw) -> Mapping[str, Profile]:
-    """Those for one draw: ordinary, what the rule names, special, and the others in turn."""
+    """Those for one draw: ordinary, beyond, special, what the rule names, and the others in turn."""
     names = ("offset", "magnitudes", "subnormal")
     found = profiles()
-    return {**{name: found[name] for name in ("ordinary", names[draw.key % 3], "special")}, **of_literals(rule)}
+    return {**{name: found[name] for name in ("ordinary", names[draw.key % 3], "beyond", "special")}, **of_literals(rule)}
 
 
 @lru_cache(maxsize=256)
@@ -88,6 +90,15 @@ def subnormal(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> A
     """Half of the numbers below the least normal one."""
     tiny = {"f16": 1e-6, "f64": 1e-310}.get(dtype, 1e-39)
     return np.where(rng.random(shape) < 0.5, rng.normal(size=shape) * tiny, rng.integers(-2, 3, shape))
+
+
+def beyond(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
+    """Half are ordinary.  Exponentials of the others leave the range, or products of two, or sums of two."""
+    top = {"f16": 15.0, "f64": 1023.0}.get(dtype, 127.0)  # 2^top is finite and 2^(top+1) is not
+    bands = [(np.log2(top) - 0.5, np.log2(top) + 2), (top / 2, top), (top - 0.5, top)]
+    lowest, highest = np.array(bands)[rng.integers(3, size=shape)].T
+    large = rng.choice([-1.0, 1.0]) * 2.0 ** rng.uniform(lowest.T, highest.T)
+    return np.where(rng.random(shape) < 0.5, large, ordinary(rng, dtype, shape))
 
 
 def special(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:

@@ -24,10 +24,11 @@ SIMPLE = (0.0, 1.0, -1.0, 2.0, np.inf, -np.inf, np.nan)  # simplest first
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
-    """Operands on which the sides differ, in floating point; ``why`` holds both sides."""
+    """Operands on which the sides differ, in floating point, by the bounds of ``profile``; ``why`` holds both sides."""
 
     draw: Draw
     values: Operands
+    profile: str
     why: str
 
     def __str__(self) -> str:
@@ -90,7 +91,7 @@ def _guards(rule: Rule) -> Iterator[tuple[str, Call]]:
 def _first(rule: Rule, verdict: Verdict) -> Counterexample | None:
     own = {**operands.profiles(), **operands.of_literals(rule)}
     tries: list[tuple[str, operands.Profile]] = [("ordinary", operands.small)]
-    tries += ((name, own[name]) for name in ("ordinary", "special", "named") if name in own)
+    tries += ((name, own[name]) for name in ("ordinary", "special", "named", "beyond") if name in own)
     for name, profile in tries:
         for axes in (1, 2, 3):
             for draw in islice(draws(rule, 0, axes, 2), TRIES // axes):
@@ -111,12 +112,13 @@ def _case(rule: Rule, draw: Draw, values: Operands, profile: str = "ordinary") -
         why = floats.refuted_on(rule, draw, values, profile)
     except (Abstains, TypeError, ValueError):
         return None
-    return Counterexample(draw, values, why) if why is not None else None
+    return Counterexample(draw, values, profile, why) if why is not None else None
 
 
 def _smaller(rule: Rule, case: Counterexample) -> Iterator[Counterexample]:
     """The steps that keep it a counterexample."""
-    profile = "special" if any(a.dtype.kind == "f" and not np.all(np.isfinite(a)) for a in _floats(case.values)) else "ordinary"
+    special = any(not np.all(np.isfinite(a)) for a in _floats(case.values))
+    profile = "special" if special else "ordinary" if case.profile == "special" else case.profile
     for draw, values in (*_fewer_axes(case), *_simpler_values(case)):
         if (found := _case(rule, draw, values, profile)) is not None:
             yield found
