@@ -10,7 +10,7 @@ import pytest
 from emmy_eq import index as ix
 from emmy_eq import rules
 from emmy_eq.algebra import Axes, Val
-from emmy_eq.rule import Bool, Equation, Rounding, Rule, rewrite, rule
+from emmy_eq.rule import Bool, Dtype, Equation, Rounding, Rule, rewrite, rule
 from emmy_eq.verify import indices, solver
 from emmy_eq.verify.check import EXTRACTIONS, FLOATS, ORDER, SOLVER, TYPING, check_on_draws, check_rule
 from emmy_eq.verify.draws import Abstains
@@ -109,6 +109,18 @@ def drop_cast_that_overflows(x: Val) -> Equation:
 
 def test_a_value_in_place_of_an_overflow_may_be_the_right_one() -> None:
     assert check_on_draws(drop_cast_that_overflows, 30).holds
+
+
+@rule(Rounding.CONTRACTS)
+def drop_any_round_trip(x: Val, narrow: Dtype) -> Equation:
+    """False where ``narrow`` is an integer: 1.5 becomes 1."""
+    return rewrite(x.cast(narrow).cast("f32"), x, when=x.has_dtype("f32"))
+
+
+def test_a_dtype_of_a_rule_may_be_an_integer() -> None:
+    found = check_rule(drop_any_round_trip).counterexample
+    assert found is not None
+    assert dict(found.args)["narrow"] in ("i32", "i64")
 
 
 @pytest.mark.parametrize("name", ["merge_sum", "factor_out_of_sum", "divide_last", "drop_round_trip"])

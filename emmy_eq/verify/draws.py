@@ -16,7 +16,7 @@ Values = Literal["any", "never -0.0", "finite", "finite and never 0", "finite an
 
 _CHOICES: dict[Kind, tuple[Arg, ...]] = {
     "monoid": tuple(map(Monoid, ("sum", "prod", "max", "min"))),
-    "dtype": tuple(map(Dtype, ("f32", "f64", "f16", "bf16"))),
+    "dtype": tuple(map(Dtype, ("f32", "f64", "f16", "bf16", "i32", "i64"))),
 }
 _DTYPES = ("f32", "f32", "f64", "f16", "bf16")
 
