@@ -11,14 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, log2, prod
 
-from emmy_eq.extract.products import MATRIX_ROWS, WARP, Steps, Tile, Unit, Walk, ceil_power, splits, units_of
+from emmy_eq.extract.products import FEW, MATRIX_ROWS, WARP, Steps, Tile, Unit, Walk, ceil_power, few, splits, units_of
 from emmy_eq.extract.targets import Target
 from emmy_eq.extract.work import Pass, Product, Read, Work
 from emmy_eq.loop_ir import Kernel
 
 SHARED = 256  # iterations of a block that use one value
 THREADS = 256  # of a block
-FEW = 8  # rows of an operand up to which the other is read straight from memory, once
 HELD_BYTES = 128 << 10  # of a row that a block of a reduction keeps between passes over it
 ROW_THREADS = 128  # of a block whose rows take fewer
 LANE = 8  # elements of a row that a thread takes
@@ -76,7 +75,7 @@ def unit_of(w: Work, target: Target) -> str:
 
 
 def _tiled(w: Work, target: Target) -> _Tiled | None:
-    products = [(p, x) for p in w.passes for x in p.products if not x.twisted and min(w.sides(x)) > FEW]
+    products = [(p, x) for p in w.passes for x in p.products if not x.twisted and min(w.sides(x)) > few(x.dtype)]
     if not products or w.scans:
         return None
     return _Tiled(w, target, *max(products, key=lambda found: w.points(found[1].axes)))

@@ -12,6 +12,7 @@ from functools import cache
 from math import ceil
 
 from emmy_eq.extract.targets import Target
+from emmy_eq.ops import HALVES
 
 FULL_WARPS = 8  # of an SM that keep it busy with attention
 ADDRESSES = 60  # registers of a thread beside its results
@@ -19,6 +20,8 @@ MOST_REGISTERS = 255
 SPILLS = 160  # results of a thread from which registers do not suffice
 WARP = 32
 PARTIAL = 4  # bytes of a part of a sum
+FEW = 8  # rows of an operand up to which threads read the other straight from memory, once
+FEW_HALVES = 4  # so of 16-bit values: with more, tensor cores are faster (H200, 8 x 4096 x 4096: 15.6 us, on them 8.6)
 PARTS = (1, 2, 3, 4, 6, 8, 16)  # that a fold is split into
 LEAST_STEPS = 8  # of a part of a split fold
 
@@ -148,6 +151,11 @@ class Steps:
         moved = 2 * PARTIAL * results * blocks * parts / target.l2_sustained
         join = unit.constant(target, "join") + unit.constant(target, "part") * moved if parts > 1 else 0.0
         return (ceil(waves) if waves < 4 else waves) * block + join
+
+
+def few(dtype: str) -> int:
+    """Rows of an operand up to which the other is read straight from memory."""
+    return FEW_HALVES if dtype in HALVES else FEW
 
 
 def splits(unit: Unit, tile: Tile, depth: int) -> Iterator[int]:

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
-from emmy_eq.codegen.families.contraction import FEW_ROWS
 from emmy_eq.codegen.families.facts import Facts, ceil_power
 from emmy_eq.codegen.lower.stage import MATRIX_ROW
 from emmy_eq.codegen.schedule import ATOMS, WARP, Schedule, Split, Stage
 from emmy_eq.codegen.tile_ir import Fold, halves, walk
-from emmy_eq.extract.products import Shape, Walk
+from emmy_eq.extract.products import FEW, Shape, Walk
 from emmy_eq.extract.targets import Target
 from emmy_eq.loop_ir import Let
 from emmy_eq.ops import HALVES
@@ -138,7 +137,7 @@ def rounds(facts: Facts, c: Chain) -> bool:
 
 
 def _on_tensor_cores(facts: Facts, target: Target, c: Chain, height: int, others: int) -> Iterator[Schedule]:
-    if c.i is None or height <= FEW_ROWS:
+    if c.i is None or height <= FEW:
         return
     d, (e, *_) = facts.extents[c.d], (facts.extents[a] for a in c.inner)
 

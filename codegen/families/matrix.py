@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from emmy_eq.codegen.families import contraction
-from emmy_eq.codegen.families.contraction import FEW_ROWS, FOLD_STEP, Product, product, step_seconds
+from emmy_eq.codegen.families.contraction import FOLD_STEP, Product, product, step_seconds
 from emmy_eq.codegen.families.facts import Facts, ceil_power
 from emmy_eq.codegen.lower.stage import MATRIX_ROW
 from emmy_eq.codegen.schedule import ATOMS, DEPTHS, WARP, Schedule, Split, Stage
 from emmy_eq.codegen.tile_ir import factors, sums_products
-from emmy_eq.extract.products import Steps, Tile, units
+from emmy_eq.extract.products import Steps, Tile, few, units
 from emmy_eq.extract.targets import Target
 from emmy_eq.extract.work import Work
 from emmy_eq.loop_ir import Carry, Kernel, Load
@@ -101,7 +101,8 @@ def matches(facts: Facts) -> bool:
     """One operand of few rows is read straight from memory instead, by rows of the contraction family."""
     if facts.nested or any(f.observer for f in facts.folds) or (p := product(facts)) is None:
         return False
-    return p.m is not None and facts.extents[p.m] > FEW_ROWS and operands(facts, p) is not None
+    dtype = operands(facts, p)
+    return p.m is not None and dtype is not None and facts.extents[p.m] > few(dtype)
 
 
 def operands(facts: Facts, p: Product) -> str | None:

@@ -10,11 +10,11 @@ import numpy as np
 
 from emmy_eq.codegen.families import attention
 from emmy_eq.codegen.families.attention import Chain
-from emmy_eq.codegen.families.contraction import FEW_ROWS
 from emmy_eq.codegen.families.facts import Facts
 from emmy_eq.codegen.lower import tma, tma_store
 from emmy_eq.codegen.schedule import ATOMS, WARP, WARPGROUP, Schedule, Split, Stage
 from emmy_eq.codegen.tile_ir import halves
+from emmy_eq.extract.products import FEW
 from emmy_eq.extract.targets import Target
 
 ITEM = 2  # bytes of an element
@@ -104,7 +104,7 @@ def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
     assert c is not None
     assert c.i is not None
     height, d, (e, *_) = facts.extents[c.i], facts.extents[c.d], (facts.extents[a] for a in c.inner)
-    if not target.wgmma or height <= FEW_ROWS or d > MOST_COLUMNS:
+    if not target.wgmma or height <= FEW or d > MOST_COLUMNS:
         return
     others = facts.points(tuple(a.name for a in facts.axes.outer if a.name not in (c.i, c.d)))
     copied = STRADDLING * _straddling(facts, c)

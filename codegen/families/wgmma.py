@@ -12,7 +12,7 @@ from emmy_eq.codegen.families.contraction import Product, product
 from emmy_eq.codegen.families.facts import Facts
 from emmy_eq.codegen.families.matrix import Block, counts, divides, multiplied
 from emmy_eq.codegen.lower import tma, tma_store, wgmma_f32
-from emmy_eq.codegen.schedule import DEPTHS, Schedule, Stage
+from emmy_eq.codegen.schedule import ATOMS, DEPTHS, Schedule, Stage
 from emmy_eq.extract.targets import Target
 from emmy_eq.ops import itemsize
 
@@ -24,6 +24,7 @@ TOGETHER = 16  # tiles along m that start together, if those are all
 # Measured on H200, as far as the order of rows depends on it.
 START_SECONDS = 1.5e-6  # of a block: its first boxes, its stores
 SM_BYTES = 1.5e11  # that an SM reads from L2 a second
+NARROW = 32  # rows that become columns, padded to 8 of them instead of 64 (16 x 4096 x 4096: 16.5 us, as columns 9.0)
 L2_SHARE = 2.1  # boxes that come from one read of L2: neighbouring blocks ask for the same at the same time
 
 
@@ -47,6 +48,9 @@ class Kind:
 
 
 HALVES = Kind("f16", range(8, 33, 8), (4, 8, 16), 256, 256, 1, (8, 8, 8), (5e-6, 8), True)
+TURNED = replace(
+    HALVES, columns=range(1, 33), warps=(4,), beside=(8,), join=(1.6e-6, 8), persistent=False
+)  # halves, whose few rows are columns
 FLOATS = Kind("tf32x3", range(2, 19, 2), (4, 8), 144, 16, 2, (186, 66), (1.5e-6, 32), False)
 
 
@@ -62,13 +66,16 @@ def _orders(facts: Facts, p: Product) -> list[Product]:
     if None in pairs:
         return []
     operands = [(a, x) for pair in pairs for x in pair or () for a in (p.m, p.n) if a in facts.known[x].axes]
+    turned = replace(p, m=p.n, n=p.m)
     if matrix.operands(facts, p) != "f32":
-        return [p] if all(_contiguous(facts, x, (a, p.k)) for a, x in operands) else []
+        if not all(_contiguous(facts, x, (a, p.k)) for a, x in operands):
+            return []
+        along = all(_contiguous(facts, x, (a, p.k)) == p.k for a, x in operands if a == p.m)
+        return [p, turned] if along and facts.extents[p.m] <= NARROW and p.others == 0 else [p]
     # The columns' operand lies along k as it is, the rows' is made of such that can be read; what else a fold carries takes the lanes
     # that the columns have.
     rows = {a for a, _ in operands if all(_made_of_boxes(facts, x, (a, p.k)) for b, x in operands if a == b)}
     columns = {a for a, _ in operands if all(_contiguous(facts, x, (a, p.k)) == p.k for b, x in operands if a == b)}
-    turned = replace(p, m=p.n, n=p.m)
     return [q for q in (p, turned) if q.m in rows and q.n in columns and (q is p or p.others == 0)]
 
 
@@ -90,9 +97,9 @@ def rows(facts: Facts, target: Target) -> Iterator[Schedule]:
     f32 = matrix.operands(facts, p) == "f32"
     if not target.wgmma or (f32 and target.contraction_units["f32"] != "fma"):
         return
-    kind = FLOATS if f32 else HALVES
-    choices = [(q, b, s) for q in _orders(facts, p) for b in _blocks(p, kind) for s in SPLITS if divides(facts, q, b, s)]
-    for q, block, split in sorted(choices, key=lambda c: _seconds(facts, target, kind, *c))[:TRIED]:
+    kinds = [(q, FLOATS if f32 else HALVES if q is p else TURNED) for q in _orders(facts, p)]
+    choices = [(kind, q, b, s) for q, kind in kinds for b in _blocks(facts, q, kind) for s in SPLITS if divides(facts, q, b, s)]
+    for kind, q, block, split in sorted(choices, key=lambda c: _seconds(facts, target, *c))[:TRIED]:
         for resident in (1, 2):
             held = target.sms * resident
             for persistent in (held, 0) if kind.persistent and split == 1 and _tiles(facts, q, block) > held else (0,):
@@ -118,9 +125,10 @@ def _results(facts: Facts, p: Product, block: Block) -> int:
     return block.warps[0] * tma_store.slots(panels) * tma_store.BOX * tma_store.ITEM if halves else 0
 
 
-def _blocks(p: Product, kind: Kind) -> Iterator[Block]:
+def _blocks(facts: Facts, p: Product, kind: Kind) -> Iterator[Block]:
+    few = -(-facts.extents[p.n] // ATOMS["n8"])
     for warps, beside in zip(kind.warps, kind.beside, strict=True):
-        for n in kind.columns:
+        for n in (few,) if kind is TURNED else kind.columns:
             held = n * p.accumulators
             if held <= kind.columns[-1] and warps * held <= kind.most:
                 yield Block((warps, 1), (1, n, K_STEPS), 8 * held / (8 * held + beside), kind.unit)
@@ -133,7 +141,13 @@ def _held(p: Product, block: Block) -> int:
 
 def _shared(p: Product, block: Block, kind: Kind) -> int:
     """Bytes of one buffer of the operands."""
-    return (block.tile("m") + kind.parts * p.accumulators * block.tile("n")) * block.tile("k") * block.itemsize
+    return _brought(p, block, kind, kind.parts) * block.tile("k") * block.itemsize
+
+
+def _brought(p: Product, block: Block, kind: Kind, parts: int = 1) -> int:
+    """Rows of the operands of a step: all sums have one of the left operand, or of few rows' right one."""
+    m, n = block.tile("m"), block.tile("n")
+    return m * p.accumulators + n if kind is TURNED else m + parts * p.accumulators * n
 
 
 def _seconds(facts: Facts, target: Target, kind: Kind, p: Product, block: Block, split: int) -> float:
@@ -142,7 +156,7 @@ def _seconds(facts: Facts, target: Target, kind: Kind, p: Product, block: Block,
     blocks = _tiles(facts, p, block) * split
     depth = facts.points(tuple(a.name for a in p.fold.axes)) / split
     work = 2 * block.tile("m") * block.tile("n") * p.accumulators * depth
-    boxes = (block.tile("m") + block.tile("n") * p.accumulators) * depth * block.itemsize
+    boxes = _brought(p, block, kind) * depth * block.itemsize
     seconds = max(work / (target.flops[block.unit] / target.sms * block.rate), boxes / SM_BYTES) + START_SECONDS
     once, part = kind.join
     join = once + part * split * outputs * p.accumulators / target.l2_bandwidth if split > 1 else 0.0
