@@ -99,10 +99,11 @@ def test_unknown_workload_is_refused(capsys: pytest.CaptureFixture[str]) -> None
     assert "no workload has nosuch in its name" in capsys.readouterr().err
 
 
-def test_committed_results_read_back(capsys: pytest.CaptureFixture[str]) -> None:
-    file = Path(__file__).parent.parent / "bench/results/h200.jsonl"
+@pytest.mark.parametrize(("name", "more"), [("h200", False), ("more-h200", True)])
+def test_committed_results_read_back(name: str, more: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    file = Path(__file__).parent.parent / f"bench/results/{name}.jsonl"
     assert command.main(["--read", str(file)]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 2 + len(workloads())
+    assert len(capsys.readouterr().out.splitlines()) == 2 + len(workloads(more))
     records = [json.loads(line) for line in file.read_text().splitlines()]
     assert all(Row.read(r).record().items() <= r.items() for r in records)
 
