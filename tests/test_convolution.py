@@ -64,3 +64,9 @@ def test_what_padding_clamps_is_adjacent_within_its_limits() -> None:
     assert strides(a * 56 + (b + -1).max(0).min(55)) == [("a", 56), ("b", 1)]
     assert strides((b * 2 + a + -1).max(0)) == [("b", 2), ("a", 1)]
     assert strides(a // 2 + b % 3) == []
+
+
+def test_no_channels_are_refused() -> None:
+    """PyTorch's result has none either, whatever the weight's shape says."""
+    with pytest.raises(emmy_eq.Unsupported, match="no channels"):
+        emmy_eq.compile(F.conv2d, (torch.randn(2, 0, 5, 5), torch.randn(4, 0, 3, 3))).tensor_ir

@@ -9,7 +9,8 @@ import torch
 
 from emmy_eq import torch_ir
 from emmy_eq.arrays import to_numpy, to_torch
-from emmy_eq.execute import checked, distance, graph_module, in_float64
+from emmy_eq.execute import _Tf32, checked, distance, graph_module, in_float64, run_example
+from emmy_eq.pipeline import Compiled, Options
 from emmy_eq.stage import stage
 from emmy_eq.text import quantity, table
 from emmy_eq.torch_ir import capture, capture_code
@@ -77,6 +78,25 @@ def test_where_eager_overflows_it_sets_no_limit() -> None:
     reference, eager = torch.tensor([100.0, 2.0], dtype=torch.float64), torch.tensor([INF, 2.0])
     found = {y: checked(torch.tensor(y), eager, reference) for y in ((100.0, 2.0), (INF, 2.0), (100.0, 2.5), (50.0, 2.0), (INF, 2.5))}
     assert [y for y, result in found.items() if result.passed] == [(100.0, 2.0), (INF, 2.0)]
+
+
+def test_check_of_fast_knows_that_products_round_to_tf32() -> None:
+    """A result as far off as eager with operands of 11 bits passes, but not under default; five times as far does not."""
+    torch.manual_seed(0)
+    x, y = torch.randn(64, 64), torch.randn(64, 64)
+    reference, eager = x.double() @ y.double(), x @ y
+    with _Tf32():  # type: ignore[no-untyped-call]
+        coarse = x @ y
+    off = distance(coarse, reference)
+    assert 1e-5 < off < 2**-10
+    assert checked(coarse, eager, reference, coarse).passed
+    assert not checked(coarse, eager, reference).passed
+    assert not checked((reference + 5 * off * reference.abs().max()).float(), eager, reference, coarse).passed
+    code = "x = torch.randn(40, 64); x @ torch.randn(64, 24)"
+    fast, default = (run_example(Compiled(lambda: capture_code(code), Options(accuracy=a)), "sim", check=True) for a in ("fast", "default"))
+    assert fast.passed
+    assert default.passed
+    assert fast.outputs[0].limit > 100 * default.outputs[0].limit  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(

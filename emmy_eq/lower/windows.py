@@ -80,6 +80,8 @@ def convolution(
     kernel = weight.shape[2:]
     if x.dtype != weight.dtype or x.shape[1] != weight.shape[0 if transposed else 1] * (1 if transposed else groups):
         raise InvalidInput(b.op, f"{x.dtype}{list(x.shape)} and the weight {weight.dtype}{list(weight.shape)} do not fit", b.source)
+    if 0 in weight.shape[:2]:
+        raise Unsupported(b.op, f"no channels, in the weight {weight.dtype}{list(weight.shape)}", b.source)
     if transposed:
         x = _spread(b, x, kernel, stride, padding, dilation, per_dim(output_padding, n))
         stride = [1] * n
